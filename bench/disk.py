@@ -85,7 +85,7 @@ def open_disk(sync_us: int) -> Iterator[Disk]:
     Zero asks for the real disk.
     """
     obstacle = _obstacle(sync_us)
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=None if obstacle else MEMORY) as name:
+    with tempfile.TemporaryDirectory(prefix="beforehand-bench-", dir=None if obstacle else MEMORY) as name:
         root = Path(name)
         if obstacle:
             yield Disk(root, None, 0, f"the real disk ({obstacle}), where ratios are noisy")

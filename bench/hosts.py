@@ -1,4 +1,4 @@
-"""Agents of frameworks with Holdfast, beside the same with what the framework offers: `make bench-hosts`.
+"""Agents of frameworks with Beforehand, beside the same with what the framework offers: `make bench-hosts`.
 
 Processor time alone, in processes that follow each other in turn, so that a busy machine disturbs all. Then the
 import of each adapter, memory, and the ready loop (`bench/loop.py`). Exit status 1 where a bound is missed.
@@ -23,10 +23,10 @@ ADAPTERS: Final = {
 }
 """Each adapter, and what a user of its host imports without it."""
 IMPORT: Final = """
-import {host}, holdfast, time
-from holdfast import Holdfast, Run, agent, tool
+import {host}, beforehand, time
+from beforehand import Beforehand, Run, agent, tool
 before = time.process_time()
-import holdfast.hosts.{adapter}
+import beforehand.hosts.{adapter}
 print((time.process_time() - before) * 1000)
 """
 
@@ -40,7 +40,7 @@ def main() -> int:
         *(not shown(f"import of {adapter} beyond its host, ms", import_ms(adapter), 60.0) for adapter in ADAPTERS),
         *(
             not shown(f"memory after 1,000 calls, to 100: {kind}", growth(kind), 1.1)
-            for kind in ("pydantic-holdfast", "langgraph-holdfast", "openai-holdfast")
+            for kind in ("pydantic-beforehand", "langgraph-beforehand", "openai-beforehand")
         ),
     ]
     return int(any(missed)) | subprocess.call([sys.executable, HERE / "loop.py"])
@@ -52,12 +52,12 @@ def shown(what: str, figure: float, most: float) -> bool:
 
 
 def added_to_dbos() -> float:
-    plain, ours, theirs = call_ms("pydantic-plain", "pydantic-holdfast", "pydantic-dbos")
+    plain, ours, theirs = call_ms("pydantic-plain", "pydantic-beforehand", "pydantic-dbos")
     return (ours - plain) / (theirs - plain)
 
 
 def to_checkpointer() -> float:
-    ours, theirs = call_ms("langgraph-holdfast", "langgraph-checkpointer")
+    ours, theirs = call_ms("langgraph-beforehand", "langgraph-checkpointer")
     return ours / theirs
 
 
@@ -77,7 +77,7 @@ def call_ms(*kinds: str) -> list[float]:
 
 
 def import_ms(adapter: str) -> float:
-    """The processor time of importing the adapter where its host and Holdfast are imported."""
+    """The processor time of importing the adapter where its host and Beforehand are imported."""
     program = IMPORT.format(host=ADAPTERS[adapter], adapter=adapter)
     return statistics.median(float(printed_by("-c", program)) for _ in range(IMPORTS))
 

@@ -24,11 +24,11 @@ from pathlib import Path
 import httpx2
 import msgspec
 
-from holdfast import Holdfast
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant, Principal
-from holdfast_console.auth.site import cookie_name, loopback
-from holdfast_console.web.app import web
+from beforehand import Beforehand
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant, Principal
+from beforehand_console.auth.site import cookie_name, loopback
+from beforehand_console.web.app import web
 
 GOAL_MS = 200
 ORIGIN = "http://127.0.0.1"
@@ -53,7 +53,7 @@ def fill(path: Path, items: int, ended: int) -> None:
 
 
 async def measure(path: Path, items: int, ended: int) -> dict[str, list[tuple[float, float]]]:
-    async with Holdfast(path, agents=[], recover=False) as app:
+    async with Beforehand(path, agents=[], recover=False) as app:
         fill(path, items, ended)
         authenticator = Authenticator(app.engine)
         secret = await authenticator.admit(Principal("bea", (Grant("admin"),)), "127.0.0.1")
@@ -61,13 +61,13 @@ async def measure(path: Path, items: int, ended: int) -> dict[str, list[tuple[fl
         transport = httpx2.ASGITransport(web(app.service, authenticator, loopback(80)))
         async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=headers) as client:
             took = {address: [await one(client, address) for _ in range(ROUNDS)] for address in ADDRESSES}
-    return took | {"holdfast inbox": [command(path) for _ in range(ROUNDS)]}
+    return took | {"beforehand inbox": [command(path) for _ in range(ROUNDS)]}
 
 
 def command(path: Path) -> tuple[float, float]:
     """The same of a process that lists the inbox. What it imports is compiled, as it is wherever it is installed."""
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    called = [sys.executable, "-m", "holdfast", "--journal", str(path), "inbox"]
+    called = [sys.executable, "-m", "beforehand", "--journal", str(path), "inbox"]
     begun, worked = time.perf_counter(), _of_children()
     subprocess.run(called, env=surroundings, stdout=subprocess.DEVNULL, check=True)
     return (time.perf_counter() - begun) * 1000, (_of_children() - worked) * 1000

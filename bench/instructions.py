@@ -41,8 +41,8 @@ COUNTED: Final[Mapping[str, Counted]] = {
     "raw": Counted("sqlite3, two commits a step", "raw.py", ("--commits", "2")),
     "least": Counted("the least that a plain write can be from asyncio", "floor.py", ("--bare",)),
     "floor": Counted("a plain write with our precautions and no runtime", "floor.py", ()),
-    "plain": Counted("Holdfast, plain write", "ours.py", ("--kind", "plain", "--by-count"), 300_000),
-    "riding": Counted("Holdfast, keyed write", "ours.py", ("--kind", "riding", "--by-count"), 260_000),
+    "plain": Counted("Beforehand, plain write", "ours.py", ("--kind", "plain", "--by-count"), 300_000),
+    "riding": Counted("Beforehand, keyed write", "ours.py", ("--kind", "riding", "--by-count"), 260_000),
 }
 
 
@@ -67,7 +67,7 @@ def per_step(counted: Counted, few: int = FEW, many: int = MANY) -> float:
 
 def instructions(counted: Counted, steps: int) -> int:
     """Instructions of the whole process of a subject."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="beforehand-bench-") as directory:
         program = [sys.executable, SUBJECTS / counted.script, "--directory", directory, "--steps", str(steps)]
         done = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *program, *counted.arguments])
     found = COLLECTED.search(done.stderr)

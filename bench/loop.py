@@ -17,8 +17,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import UsageLimits
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.loop import LoopLimits, ModelCall, ModelLoop, ModelReply, ModelRequest, OnText
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.loop import LoopLimits, ModelCall, ModelLoop, ModelReply, ModelRequest, OnText
 
 TURNS: Final = 40
 PAIRS: Final = 5
@@ -98,7 +98,7 @@ async def spent_ms(work: Callable[[], Awaitable[object]]) -> float:
     return (time.process_time() - before) / TURNS * 1000
 
 
-async def late_ms(app: Holdfast) -> float:
+async def late_ms(app: Beforehand) -> float:
     """The median time from a piece of text to the caller."""
     late = [
         (time.perf_counter() - float(event.text)) * 1000
@@ -113,7 +113,7 @@ async def main() -> int:
     theirs: list[float] = []
     limits = UsageLimits(request_limit=None)
     with tempfile.TemporaryDirectory() as place:
-        async with Holdfast(f"{place}/loop.db", agents=[worker, talker], recover=False) as app:
+        async with Beforehand(f"{place}/loop.db", agents=[worker, talker], recover=False) as app:
             for number in range(PAIRS + 1):  # the first pair only warms up
                 ours.append(await spent_ms(lambda number=number: app.run(worker, "x", run_id=f"w{number}")))
                 theirs.append(await spent_ms(lambda: peer.run("x", usage_limits=limits)))

@@ -19,7 +19,7 @@ MANY: Final = 10_000
 LONG_RUN: Final = 20_000
 CROWD: Final = 1_000_000
 IMPORTS: Final = 15
-USE: Final = "from holdfast import Holdfast, agent"
+USE: Final = "from beforehand import Beforehand, agent"
 """What a program imports: the package alone loads nothing before it is asked for something."""
 
 

@@ -15,10 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from holdfast import Holdfast, Natural, Run, agent, tool
-from holdfast.journal.port import TakeRequest
-from holdfast.policies import RunBudget
-from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits, SharedBudget, TenantLimits
+from beforehand import Beforehand, Natural, Run, agent, tool
+from beforehand.journal.port import TakeRequest
+from beforehand.policies import RunBudget
+from beforehand.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits, SharedBudget, TenantLimits
 
 SUBMITTED_TO_RAW, LIMITED_TO_NONE, BUDGETED_TO_NONE = 0.5, 0.8, 0.95
 AT_ONCE, TENANTS, ROUNDS = 500, 10, 5
@@ -40,7 +40,7 @@ async def desk(_run: Run, job: dict[str, str]) -> str:
 
 async def fill(path: Path, count: int, limits: DeclaredLimits) -> float:
     """Submit so many runs, and return the processor time of the submissions."""
-    async with Holdfast(path, agents=[desk], queues=limits, recover=False) as app:
+    async with Beforehand(path, agents=[desk], queues=limits, recover=False) as app:
         began = time.process_time()
         for first in range(0, count, AT_ONCE):
             numbers = range(first, min(count, first + AT_ONCE))
@@ -82,7 +82,7 @@ def insert_raw(filled: Path, path: Path) -> float:
 
 async def take_all(path: Path, most: int) -> float:
     """Take all slots that there are, ten at a time, and return the processor time for each."""
-    async with Holdfast(path, agents=[desk], recover=False) as app:
+    async with Beforehand(path, agents=[desk], recover=False) as app:
         journal, newest = app.engine.journal, app.engine.queues.newest
         assert newest is not None
         request = TakeRequest(app.engine.worker.id, [("desk", "bench")], 10, newest)
@@ -110,7 +110,7 @@ async def steps(run: Run, kind: str) -> None:
 
 async def stepped(path: Path, kind: str, budget: RunBudget | None, limits: DeclaredLimits | None) -> float:
     """Make steps of one kind under these budgets, and return the processor time."""
-    async with Holdfast(path, agents=[steps], queues=limits, recover=False) as app:
+    async with Beforehand(path, agents=[steps], queues=limits, recover=False) as app:
         began = time.process_time()
         await app.run(steps, kind, budget=budget)
         return time.process_time() - began
@@ -150,7 +150,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10_000, help="runs that are submitted in each of five rounds")
     parser.add_argument("--slots", type=int, default=500, help="slots that are taken of them")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as place:
+    with tempfile.TemporaryDirectory(prefix="beforehand-") as place:
         submitted, limited = measured(given.runs, given.slots, Path(place))
         under = {kind: budgeted(kind, Path(place)) for kind in ("effects", "calls")}
     print(f"{given.runs} runs submitted, to their raw inserts: {submitted:.2f} (at least {SUBMITTED_TO_RAW})")

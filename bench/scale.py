@@ -143,17 +143,17 @@ def reading_command(*command: str) -> "Callable[[Scale], float]":
 def _processor_time(arguments: list[str], environment: Mapping[str, str]) -> float:
     before = os.times()
     ended = subprocess.run(
-        [sys.executable, "-m", "holdfast", *arguments], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-m", "beforehand", *arguments], capture_output=True, text=True, env=environment, check=False
     )
     if ended.returncode:
-        raise SubjectFailed(f"holdfast {' '.join(arguments)}: {ended.stderr.strip()[-300:]}")
+        raise SubjectFailed(f"beforehand {' '.join(arguments)}: {ended.stderr.strip()[-300:]}")
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 GROWTHS: Final = (
     Growth("live-step", "processor time of a step at 5,000 live runs, to 100", "x", step_among_many(0), at_most=1.25),
-    Growth("live-step-gc", "the same with the gc_threshold of `holdfast worker`", "x", step_among_many(50_000),
+    Growth("live-step-gc", "the same with the gc_threshold of `beforehand worker`", "x", step_among_many(50_000),
            at_most=1.25),
     Growth("live-memory", "memory of a live run", "KiB", memory, at_most=25),
     Growth("empty-run", "a run without steps, in raw steps", "x", empty_run, at_most=1.5),
@@ -164,9 +164,9 @@ GROWTHS: Final = (
            lambda s: s.grown("behind")["seconds"], at_most=1),
     Growth("due-agent", "the same behind 10,000 due runs of another agent of its program", "s",
            lambda s: s.grown("behind", "--same-program")["seconds"], at_most=1),
-    Growth("ps", "holdfast ps, to --help", "x", reading_command("ps"), at_most=1.8),
-    Growth("show", "holdfast show, to --help", "x", reading_command("show", "ended-0000000"), at_most=1.8),
-    Growth("why", "holdfast why, to --help", "x", reading_command("why", "ended-0000000/charge#1"), at_most=1.8),
+    Growth("ps", "beforehand ps, to --help", "x", reading_command("ps"), at_most=1.8),
+    Growth("show", "beforehand show, to --help", "x", reading_command("show", "ended-0000000"), at_most=1.8),
+    Growth("why", "beforehand why, to --help", "x", reading_command("why", "ended-0000000/charge#1"), at_most=1.8),
     Growth("approval", "an approval at 5,000 recorded steps, to one in a new run", "x",
            lambda s: s.grown("approval")["ratio"], at_most=3),
     Growth("step", "steps a second with all these operations stored, to none", "x",
@@ -192,7 +192,7 @@ def main() -> int:
         return 2
     with ExitStack() as stack:
         disk = stack.enter_context(open_disk(options.sync_us))
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-scale-", dir=place)))
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="beforehand-scale-", dir=place)))
         scale = Scale(disk, root, options.operations, options.runs)
         print(f"building {options.operations:,} operations in {options.runs:,} runs in {place}", file=sys.stderr)
         built = scale.grown("build", delayed=False, quiet=False)

@@ -1,4 +1,4 @@
-"""Keep 500 runs alive for an hour, kill their processes, and count their effects outside: `make soak-live`.
+"""Keep 500 runs alive for an hour, kill their processes, and count their effects outside: `make deep ONLY=soak`.
 
 One worker is never killed: it weighs its memory after a collection, and what it keeps must not grow. The others are
 killed with SIGKILL, one after the other, and started again; their runs are taken over. A witness in this process
@@ -240,7 +240,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
-    with tempfile.TemporaryDirectory(prefix="holdfast-soak-", dir=options.directory) as directory:
+    with tempfile.TemporaryDirectory(prefix="beforehand-soak-", dir=options.directory) as directory:
         figures = asyncio.run(Soak(Path(directory), options).run())
     if options.json:
         print(json.dumps(figures, indent=2))

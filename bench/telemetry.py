@@ -25,9 +25,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.settings import Settings
-from holdfast.telemetry import OpenTelemetry
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.engine.settings import Settings
+from beforehand.telemetry import OpenTelemetry
 
 ON_TO_OFF: Final = 0.9
 STEPS: Final = 1_000
@@ -59,10 +59,10 @@ def measured(*, spans: bool) -> None:
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": current.tool,
                 "gen_ai.tool.call.id": current.id,
-                "holdfast.run": current.run,
-                "holdfast.step": current.step,
-                "holdfast.attempt": current.attempt,
-                "holdfast.attempt.end": "returned",
+                "beforehand.run": current.run,
+                "beforehand.step": current.step,
+                "beforehand.attempt": current.attempt,
+                "beforehand.attempt.end": "returned",
             }
         )
         span.end(time.time_ns())
@@ -94,7 +94,7 @@ async def work(_run: Run, job: tuple[str, int, bool]) -> None:
         await TOOLS[name](spans=spans)
 
 
-async def block(app: Holdfast, kind: str, case: tuple[str, int], number: int) -> float:
+async def block(app: Beforehand, kind: str, case: tuple[str, int], number: int) -> float:
     """The processor time of a step in microseconds, until its span is exported."""
     name, runs = case
     EXPORTER.clear()
@@ -107,7 +107,7 @@ async def block(app: Holdfast, kind: str, case: tuple[str, int], number: int) ->
     return (time.process_time() - began) / STEPS * 1e6
 
 
-async def compare(apps: Mapping[str, Holdfast], case: tuple[str, int], rounds: int) -> dict[str, tuple[float, float]]:
+async def compare(apps: Mapping[str, Beforehand], case: tuple[str, int], rounds: int) -> dict[str, tuple[float, float]]:
     """The time of a step in each kind of block, and how fast it is to one without: medians over rounds."""
     taken: dict[str, list[float]] = {kind: [] for kind in BLOCKS}
     for number in range(rounds + 1):
@@ -125,8 +125,8 @@ async def measure(place: Path, rounds: int) -> float:
     lowest = 1.0
     async with AsyncExitStack() as stack:
 
-        async def opened(name: str, *telemetry: OpenTelemetry) -> Holdfast:
-            app = Holdfast(place / f"{name}.db", agents=[work], telemetry=telemetry, settings=QUIET, recover=False)
+        async def opened(name: str, *telemetry: OpenTelemetry) -> Beforehand:
+            app = Beforehand(place / f"{name}.db", agents=[work], telemetry=telemetry, settings=QUIET, recover=False)
             return await stack.enter_async_context(app)
 
         off = await opened("off")
@@ -145,7 +145,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="holdfast-", dir=MEMORY if MEMORY.is_dir() else None) as place:
+    with tempfile.TemporaryDirectory(prefix="beforehand-", dir=MEMORY if MEMORY.is_dir() else None) as place:
         lowest = asyncio.run(measure(Path(place), given.rounds))
     print(f"traced, to without: {lowest:.2f} at the lowest (at least {ON_TO_OFF})")
     return 0 if lowest >= ON_TO_OFF else 1

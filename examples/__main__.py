@@ -8,14 +8,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from beforehand import Beforehand, RunSuspended
 from examples import deploy, flight, planned, shop, trip
-from holdfast import Holdfast, RunSuspended
 
 
 def _trip() -> list[str]:
     with tempfile.TemporaryDirectory() as place:
         os.environ["TRIP_WORLD"] = place
-        with Holdfast(Path(place, "trips.db"), agents=[trip.book_trip]) as app:
+        with Beforehand(Path(place, "trips.db"), agents=[trip.book_trip]) as app:
             good = app.run(trip.book_trip, trip.Trip("17", "SFO", "Lisbon", 3))
             bad = app.run(trip.book_trip, trip.Trip("18", "SFO", "Lisbon", 0))
         return [good, bad]
@@ -24,7 +24,7 @@ def _trip() -> list[str]:
 def _planned() -> list[str]:
     with tempfile.TemporaryDirectory() as place:
         os.environ["TRIP_WORLD"] = place
-        with Holdfast(Path(place, "trips.db"), agents=[planned.planned_trip]) as app:
+        with Beforehand(Path(place, "trips.db"), agents=[planned.planned_trip]) as app:
             good = app.run(planned.planned_trip, trip.Trip("17", "SFO", "Full Lisbon", 3))
             bad = app.run(planned.planned_trip, trip.Trip("18", "SFO", "Lisbon", 0))
         return [good, bad]
@@ -32,7 +32,7 @@ def _planned() -> list[str]:
 
 def _flight() -> list[str]:
     request, lines = flight.Request("7", "Book me a flight to NYC tomorrow"), list[str]()
-    with tempfile.TemporaryDirectory() as place, Holdfast(Path(place, "flights.db"), agents=[flight.travel]) as app:
+    with tempfile.TemporaryDirectory() as place, Beforehand(Path(place, "flights.db"), agents=[flight.travel]) as app:
         for step, answer in (("round-1/ask#1", "LaGuardia"), ("round-2/ask#1", "8am"), ("round-4/ask#1", "9am")):
             try:
                 app.run(flight.travel, request)

@@ -13,10 +13,10 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast import (
+from beforehand import (
+    Beforehand,
     DidNotHappen,
     Happened,
-    Holdfast,
     Operation,
     Run,
     TransactionAborted,
@@ -112,6 +112,6 @@ def tell() -> list[str]:
     """Deploy a version that runs and one that does not; what came of it, and the history."""
     with tempfile.TemporaryDirectory() as place:
         repository = new_repository(Path(place, "service"))
-        with Holdfast(Path(place, "deploy.db"), agents=[deploy]) as app:
+        with Beforehand(Path(place, "deploy.db"), agents=[deploy]) as app:
             said = [app.run(deploy, {"repository": repository, "version": version}) for version in ("2", "3")]
         return [*said, git(repository, "log", "--format=%s").replace("\n", ", ")]

@@ -1,8 +1,8 @@
 """A flight: the city is missing, the airport guessed wrong, the airline slow, and the seat gone when it is wanted.
 
-    holdfast run examples/flight.py:travel '{"id": "7", "text": "Book me a flight to NYC tomorrow"}'
-    holdfast answer 'flight-7/round-1/ask#1' LaGuardia --by traveller
-    holdfast tell flight-7 "I wanted LaGuardia" --fact airport=LGA --by traveller     (the same, unasked)
+    beforehand run examples/flight.py:travel '{"id": "7", "text": "Book me a flight to NYC tomorrow"}'
+    beforehand answer 'flight-7/round-1/ask#1' LaGuardia --by traveller
+    beforehand tell flight-7 "I wanted LaGuardia" --fact airport=LGA --by traveller     (the same, unasked)
 
 The airline is simulated: `AIRLINE` holds its seats, times out once, and sells the 8am seat to another traveller. The
 model is scripted, unless OPENAI_API_KEY is set: then that of OPENAI_MODEL makes the plans.
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast import Key, Rejected, Run, agent, current_operation, tool
-from holdfast.loop import ModelPlanner, ModelRequest, OpenAIChat
-from holdfast.observation import Guess, Need, ProductionLoop, Stakes
-from holdfast.plans import Call, Plan, PlanResult, PlanStep
-from holdfast.testing.services import ScriptedModel
+from beforehand import Key, Rejected, Run, agent, current_operation, tool
+from beforehand.loop import ModelPlanner, ModelRequest, OpenAIChat
+from beforehand.observation import Guess, Need, ProductionLoop, Stakes
+from beforehand.plans import Call, Plan, PlanResult, PlanStep
+from beforehand.testing.services import ScriptedModel
 
 GONE = "409: seat no longer available"
 AIRPORTS = {"LaGuardia": "LGA", "Kennedy": "JFK", "Newark": "EWR"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast import DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.testing.services import Payments, Tickets
+from beforehand import DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.testing.services import Payments, Tickets
 
 payments = Payments()
 tickets = Tickets(lag=timedelta(seconds=5))

@@ -23,16 +23,17 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from holdfast import DidNotHappen, Happened, Holdfast, Operation, Rejected, Run, Verdict, agent, tool
-from holdfast.agent.agent import Agent
-from holdfast.control.schedules import declare_schedules
-from holdfast.engine.settings import Settings
-from holdfast.inspect.monitors.passes import Readings, monitor_pass, present
-from holdfast.inspect.monitors.rules import RULES, MonitorSettings, Rule
-from holdfast.journal.memory import MemoryJournal
-from holdfast.queues.firing_times import Schedule
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
-from holdfast.testing.clock import EPOCH_MS, run_virtual, simulated_environment, ticks_ms, virtual_loop
+from beforehand import Beforehand, DidNotHappen, Happened, Operation, Rejected, Run, Verdict, agent, tool
+from beforehand.agent.agent import Agent
+from beforehand.control.schedules import declare_schedules
+from beforehand.engine.settings import Settings
+from beforehand.inspect.monitors.counting import RecordTallies
+from beforehand.inspect.monitors.passes import present
+from beforehand.inspect.monitors.rules import RULES, MonitorSettings, Rule
+from beforehand.journal.memory import MemoryJournal
+from beforehand.queues.firing_times import Schedule
+from beforehand.queues.limits import DeclaredLimits, QueueLimits
+from beforehand.testing.clock import EPOCH_MS, run_virtual, simulated_environment, ticks_ms, virtual_loop
 
 DAYS = 8
 HOUR_S = 3600
@@ -207,13 +208,13 @@ async def _night(seed: int, runs: int) -> Night:
     bad += [(hours - 6 + half / 2, "versions") for half in range(9) if "versions" in rules]
     settings = Settings(poll_ms=3_600_000, lease_ms=6 * 3_600_000)
     old, new = agents(world), agents(world, "2")
-    app = Holdfast(journal, agents=list(old.values()), settings=settings, recover=False,
+    app = Beforehand(journal, agents=list(old.values()), settings=settings, recover=False,
                    environment=simulated_environment(loop, seed))  # fmt: skip
-    other = Holdfast(journal, agents=list(new.values()), settings=settings, recover=False,
+    other = Beforehand(journal, agents=list(new.values()), settings=settings, recover=False,
                      environment=simulated_environment(loop, seed + 1))  # fmt: skip
     tasks: set[asyncio.Task[object]] = set()
 
-    def start(owner: Holdfast, code: dict[str, Agent[Task, Any]], name: str, task: Task) -> None:
+    def start(owner: Beforehand, code: dict[str, Agent[Task, Any]], name: str, task: Task) -> None:
         tasks.add(asyncio.create_task(owner.run(code[name], task)))
 
     async with app, other:
@@ -237,8 +238,8 @@ async def _night(seed: int, runs: int) -> Night:
                     start(app, old, PLANTED_IN[what], task)
         await asyncio.sleep(hours * HOUR_S - loop.time())
         now = EPOCH_MS + ticks_ms(loop)
-        readings = Readings()
-        while await monitor_pass(reader, now, MonitorSettings(), readings):
+        tallies = RecordTallies()
+        while not await tallies.count(reader, now, MonitorSettings(), stores=True):
             pass
         report = await present(reader, now, MonitorSettings())
         for one in tasks:
@@ -278,7 +279,7 @@ def page(nights: list[Night], seeds: range, seconds: float) -> str:
         wrong = sum(len(other - one) for one, other in zip(there, seen, strict=True))
         lines.append(f"| {rule} | {sum(map(len, there))} | {hits} | {wrong} |")
     lines += ["", "The healthy runs are simpler than those of real agents. Try the rules on a journal of your own:"]
-    lines += ["`holdfast monitors dry-run` ([Find silent failures](../how-to/find-silent-failures.md)).", ""]
+    lines += ["`beforehand monitors dry-run` ([Find silent failures](../how-to/find-silent-failures.md)).", ""]
     return "\n".join(lines)
 
 

@@ -1,9 +1,9 @@
 """An order with a late refund: the money is taken at once, and given back when the bank says so, a day later.
 
-    BANK=http://127.0.0.1:9000 holdfast run examples/order.py:order_desk '{"id": "17", "cents": 4200}'
-    BANK_SECRET=whsec_... holdfast serve-hooks --sender bank=BANK_SECRET:tool=refund
-    BANK=http://127.0.0.1:9000 holdfast worker examples/order.py:order_desk  # goes on with it
-    holdfast pending
+    BANK=http://127.0.0.1:9000 beforehand run examples/order.py:order_desk '{"id": "17", "cents": 4200}'
+    BANK_SECRET=whsec_... beforehand serve-hooks --sender bank=BANK_SECRET:tool=refund
+    BANK=http://127.0.0.1:9000 beforehand worker examples/order.py:order_desk  # goes on with it
+    beforehand pending
 
 The bank accepts a refund with a number and confirms it by a webhook: late, twice, before its own answer, or never. Then
 the deadline passes, and the bank is asked; and where it cannot say, a person is.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from holdfast import (
+from beforehand import (
     CannotTell,
     Deferred,
     DidNotHappen,

@@ -1,17 +1,17 @@
 """A trip as a plan: a value that is checked, shown, and executed with its fallbacks, without asking a model again.
 
-    holdfast plan schema examples/planned.py:planned_trip > schema.json
-    holdfast run examples/planned.py:planned_trip '{"id": "17", "origin": "SFO", "city": "Lisbon", "nights": 3}'
-    holdfast show planned-17
+    beforehand plan schema examples/planned.py:planned_trip > schema.json
+    beforehand run examples/planned.py:planned_trip '{"id": "17", "origin": "SFO", "city": "Lisbon", "nights": 3}'
+    beforehand show planned-17
 
 It uses the airline and the hotel of `trip.py`. A city that begins with "Full" has no room left, so that the fallback
-of its step is taken; without a night the plan is called off before the flight is booked. `holdfast plan show` lists
+of its step is taken; without a night the plan is called off before the flight is booked. `beforehand plan show` lists
 which conditions are evaluated before a step, and which after it.
 """
 
+from beforehand import Run, TransactionAborted, agent
+from beforehand.plans import Call, Plan, PlanStep
 from examples.trip import Trip, book_flight, book_hotel, send_itinerary
-from holdfast import Run, TransactionAborted, agent
-from holdfast.plans import Call, Plan, PlanStep
 
 
 async def think(trip: Trip) -> Plan:

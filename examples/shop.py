@@ -13,12 +13,12 @@ from datetime import timedelta
 
 import uvicorn
 
+from beforehand import Beforehand, RunSuspended
+from beforehand.engine.environment import DaemonThreads, Environment, NoCrash, SystemClock, SystemRng
+from beforehand.journal.memory import MemoryJournal
+from beforehand.webhooks.incoming import Hooks, WebhookSender
 from examples.bank import Bank, open_bank
 from examples.order import Order, order_desk
-from holdfast import Holdfast, RunSuspended
-from holdfast.engine.environment import DaemonThreads, Environment, NoCrash, SystemClock, SystemRng
-from holdfast.journal.memory import MemoryJournal
-from holdfast.webhooks.incoming import Hooks, WebhookSender
 
 
 class Calendar(SystemClock):
@@ -39,7 +39,7 @@ class Calendar(SystemClock):
 class Shop:
     """The desk of one shop, its calendar and its bank."""
 
-    def __init__(self, app: Holdfast, calendar: Calendar, bank: Bank) -> None:
+    def __init__(self, app: Beforehand, calendar: Calendar, bank: Bank) -> None:
         self.app = app
         self.calendar = calendar
         self.bank = bank
@@ -60,7 +60,7 @@ async def open_shop() -> AsyncGenerator[Shop]:
     journal = MemoryJournal(calendar.wall_ms, calendar.wall_ms)
     with open_bank(secret) as bank:
         os.environ["BANK"] = bank.url
-        async with Holdfast(journal, agents=[order_desk], environment=environment, recover=False) as app:
+        async with Beforehand(journal, agents=[order_desk], environment=environment, recover=False) as app:
             with socket.create_server(("127.0.0.1", 0)) as line:
                 bank.hooks = f"http://127.0.0.1:{line.getsockname()[1]}/"
                 config = uvicorn.Config(

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from beforehand import Beforehand
 from examples.deploy import deploy, git, new_repository
-from holdfast import Holdfast
 
 DIES = """
 import os, sys
 from pathlib import Path
 import examples.deploy as here
-from holdfast import Holdfast
+from beforehand import Beforehand
 git, point = here.git, sys.argv[3]
 def dying(repository, *arguments):
     if point == f"before {arguments[0]}":
@@ -26,7 +26,7 @@ def dying(repository, *arguments):
         os.kill(os.getpid(), 9)
     return done
 here.git = dying
-with Holdfast(sys.argv[1], agents=[here.deploy]) as app:
+with Beforehand(sys.argv[1], agents=[here.deploy]) as app:
     app.run(here.deploy, {"repository": sys.argv[2], "version": "3"})
 """
 
@@ -37,7 +37,7 @@ def subjects(repository: str) -> list[str]:
 
 def test_what_does_not_run_is_taken_back_by_a_new_commit(tmp_path: Path) -> None:
     repository = new_repository(tmp_path / "service")
-    with Holdfast(tmp_path / "deploy.db", agents=[deploy]) as app:
+    with Beforehand(tmp_path / "deploy.db", agents=[deploy]) as app:
         assert app.run(deploy, {"repository": repository, "version": "2"}).startswith("released")
         assert app.run(deploy, {"repository": repository, "version": "3"}).startswith("taken back")
     assert subjects(repository) == ["Revert", "Release", "Release", "Release"]
@@ -53,7 +53,7 @@ def test_a_kill_in_the_middle_leaves_one_release_and_one_revert(tmp_path: Path, 
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert died.returncode == -9
-    with Holdfast(journal, agents=[deploy]) as app:
+    with Beforehand(journal, agents=[deploy]) as app:
         assert app.run(deploy, {"repository": repository, "version": "3"}).startswith("taken back")
     assert subjects(repository) == ["Revert", "Release", "Release"]
     assert Path(repository, "VERSION").read_text() == "1\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from beforehand import Beforehand, RunSuspended
+from beforehand.inspect.timeline import TimelineEntry, timeline
 from examples import flight
-from holdfast import Holdfast, RunSuspended
-from holdfast.inspect.timeline import TimelineEntry, timeline
 
 REQUEST = flight.Request("7", "Book me a flight to NYC tomorrow")
 
@@ -26,7 +26,7 @@ async def told(place: Path, *answers: str) -> tuple[str, list[str], list[Timelin
     """The run's result, what it asked, and its story: each time from the start, as a new process would."""
     asked: list[str] = []
     for answer in (*answers, ""):
-        async with Holdfast(place, agents=[flight.travel]) as app:
+        async with Beforehand(place, agents=[flight.travel]) as app:
             try:
                 result = await app.run(flight.travel, REQUEST)
             except RunSuspended:
@@ -60,10 +60,10 @@ def test_the_story(tmp_path: Path, airline: flight.Airline) -> None:
 
 
 def test_a_word_in_between_corrects_what_was_guessed(tmp_path: Path, airline: flight.Airline) -> None:
-    """`holdfast tell flight-7 "I wanted LaGuardia" --fact airport=LGA`, while it asks about flights to JFK."""
+    """`beforehand tell flight-7 "I wanted LaGuardia" --fact airport=LGA`, while it asks about flights to JFK."""
 
     async def interrupted() -> tuple[str, list[str]]:
-        async with Holdfast(tmp_path / "flights.db", agents=[flight.travel]) as app:
+        async with Beforehand(tmp_path / "flights.db", agents=[flight.travel]) as app:
             try:
                 await app.run(flight.travel, REQUEST)
             except RunSuspended:

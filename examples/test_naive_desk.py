@@ -2,8 +2,8 @@
 
 import pytest
 
+from beforehand.testing import World
 from examples import naive_desk as desk
-from holdfast.testing import World
 
 
 def test_the_naive_desk_is_caught(world: World) -> None:

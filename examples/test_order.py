@@ -36,9 +36,9 @@ async def later(call: Callable[..., list[int]], *given: Any) -> list[int]:
 
 @in_a_shop
 async def test_the_confirmation_comes_a_day_later(shop: Shop) -> None:
-    assert "holdfast deliver R-" in await shop.go_on(ORDER)
+    assert "answer later: the bank accepted it as R-" in await shop.go_on(ORDER)
     shop.calendar.turn(timedelta(hours=23))
-    assert "holdfast deliver R-" in await shop.go_on(ORDER)
+    assert "answer later: the bank accepted it as R-" in await shop.go_on(ORDER)
     assert await later(shop.bank.confirm) == [204]
     assert "came back as R-" in await shop.go_on(ORDER)
 

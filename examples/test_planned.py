@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from beforehand.testing.world import World
 from examples.planned import planned_trip
 from examples.trip import Trip
-from holdfast.testing.world import World
 
 
 @pytest.fixture(autouse=True)

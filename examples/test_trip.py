@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from beforehand import Rejected
+from beforehand.testing.world import World
 from examples.trip import Trip, book_hotel, book_trip, send_itinerary
-from holdfast import Rejected
-from holdfast.testing.world import World
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
 """A trip: a flight and a hotel are booked together, and undone together where one of them cannot be had.
 
-    holdfast run examples/trip.py:book_trip '{"id": "17", "origin": "SFO", "city": "Lisbon", "nights": 3}'
-    holdfast show trip-17
-    holdfast undo trip-17 --dry-run
+    beforehand run examples/trip.py:book_trip '{"id": "17", "origin": "SFO", "city": "Lisbon", "nights": 3}'
+    beforehand show trip-17
+    beforehand undo trip-17 --dry-run
 
 The airline and the hotel are files in a directory (`TRIP_WORLD`, else `./trip-world`), so that what really happened
 can be read there. A city that begins with "Full" has no hotel left.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast import (
+from beforehand import (
     Key,
     Natural,
     Operation,

@@ -4,7 +4,7 @@ import sys
 from itertools import groupby
 from typing import Final
 
-from holdfast.engine.exceptions.table import TABLE, ExceptionRule, Verdict
+from beforehand.engine.exceptions.table import TABLE, ExceptionRule, Verdict
 
 _VERDICTS: Final[dict[Verdict, str]] = {
     "not_sent": "not sent",

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, get_args
 
-from holdfast.model import records as r
-from holdfast.model.contract import Contract
-from holdfast.model.operation import OperationState
-from holdfast.model.outcome import Basis, Phase, VerdictKind
-from holdfast.model.policy import Ruling
-from holdfast.model.transitions import NEW, SAME, TRANSITIONS, IllegalTransition, apply
+from beforehand.model import records as r
+from beforehand.model.contract import Contract
+from beforehand.model.operation import OperationState
+from beforehand.model.outcome import Basis, Phase, VerdictKind
+from beforehand.model.policy import Ruling
+from beforehand.model.transitions import NEW, SAME, TRANSITIONS, IllegalTransition, apply
 from tests.unit.model.decision_rows import (
     ABSENT_AND_CHANGED,
     ANYWHERE,
@@ -77,7 +77,7 @@ DECIDING: Final = """# The decision
 
 One pure function, `decide(operation, situation, now)`, chooses what happens next to an operation: in normal work,
 after a crash, and when a person has answered. It judges all attempts together, so a clean end of the last one never
-hides an earlier one that may have landed. It returns a move and the rule behind it; `holdfast why` shows the rule.
+hides an earlier one that may have landed. It returns a move and the rule behind it; `beforehand why` shows the rule.
 
 The column is the strongest promise that still holds: *natural* while repeating changes nothing, else *keyed* while the
 system still remembers the key, else *verifiable* if the world can be read back, else *none of these*. Each cell is

@@ -2,8 +2,9 @@
 
     python -m scripts.hosts [TRIALS] [HOST...]
 
-Each framework is installed in an environment of its own (`scripts/environment.py`). The cells are in
-`tests/hosts/cells.py`. The exit status is 1 if an effect happened twice, was lost, or a run did not end with Holdfast.
+The environments of the frameworks are those of `scripts/environment.py`. The cells are in `tests/hosts/cells.py`; each
+is a test of `make deep ONLY=hosts`, too. The exit status is 1 if an effect happened twice, was lost, or a run did not
+end with Beforehand.
 """
 
 import json
@@ -31,11 +32,11 @@ class Host(NamedTuple):
 
 HOSTS: Final = (
     Host("loop", "dev", "", "the ready loop"),
-    Host("pydantic_ai", "host-pydantic-ai", "pydantic-ai-slim", "Pydantic AI"),
-    Host("langchain", "host-langchain", "langchain", "LangChain", "host-langchain-lowest"),
-    Host("openai_agents", "host-openai-agents", "openai-agents", "OpenAI Agents", "host-openai-agents-lowest"),
-    Host("google_adk", "host-google-adk", "google-adk", "Google ADK", "host-google-adk-lowest"),
-    Host("crewai", "host-crewai", "crewai", "CrewAI", "host-crewai-lowest"),
+    Host("pydantic_ai", "hosts", "pydantic-ai-slim", "Pydantic AI"),
+    Host("langchain", "hosts", "langchain", "LangChain", "hosts-lowest"),
+    Host("openai_agents", "hosts", "openai-agents", "OpenAI Agents", "hosts-lowest"),
+    Host("google_adk", "hosts", "google-adk", "Google ADK", "hosts-lowest"),
+    Host("crewai", "host-crewai", "crewai", "CrewAI", "hosts-lowest"),
 )
 
 
@@ -90,7 +91,7 @@ def cells_of(host: Host, trials: int) -> dict[str, dict[str, object]]:
             cell: dict[str, object] = json.loads(line)
             found[str(cell["cell"])] = cell
             ended, without = cell["wrong"] or "once", cell["without"] or "once"
-            print(f"{host.title}: {cell['cell']}: {ended} (without Holdfast: {without})", flush=True)
+            print(f"{host.title}: {cell['cell']}: {ended} (without Beforehand: {without})", flush=True)
     if running.returncode:
         sys.exit(f"{host.title}: the cells ended with {running.returncode}")
     return found
@@ -99,7 +100,7 @@ def cells_of(host: Host, trials: int) -> dict[str, dict[str, object]]:
 def write(columns: dict[str, dict[str, dict[str, object]]], trials: int) -> None:
     """Put the table into the page."""
     names = list(dict.fromkeys(name for cells in columns.values() for name in cells))
-    head = "| killed, and resumed | " + " | ".join(f"{title} | with Holdfast" for title in columns) + " |"
+    head = "| killed, and resumed | " + " | ".join(f"{title} | with Beforehand" for title in columns) + " |"
     rows = [head, "|---|" + "---|---|" * len(columns)]
     for name in names:
         parts = [_parts(cells.get(name), trials) for cells in columns.values()]

@@ -28,7 +28,7 @@ import pytest
 from mutants import Replacing, mutants
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-MODEL: Final = ROOT / "packages" / "holdfast" / "src" / "holdfast" / "model"
+MODEL: Final = ROOT / "packages" / "beforehand" / "src" / "beforehand" / "model"
 OPERATIONS: Final = ("test_decide_*.py", "test_evidence.py", "test_transitions*.py")
 BOUNDARIES: Final = ("test_transactions.py", "test_closing_*.py", "test_backlog.py")
 TARGETS: Final = {
@@ -168,7 +168,7 @@ def _fork(suite: Suite, target: str, index: int) -> int:
         tree, changes = mutants(_path(target))
         changed = ast.fix_missing_locations(Replacing(changes[index]).visit(tree))
         assert isinstance(changed, ast.Module)
-        install(importlib.import_module(f"holdfast.model.{target}"), changed)
+        install(importlib.import_module(f"beforehand.model.{target}"), changed)
         os._exit(0 if suite.passes(target) else 1)
     except BaseException:  # noqa: BLE001  # a module that cannot even be loaded was noticed
         os._exit(1)
@@ -200,7 +200,7 @@ def _give(old: object, new: object) -> None:
         table.clear()
         table.update(cast("dict[object, object]", new))
         return
-    for module in [module for name, module in sys.modules.items() if name.startswith("holdfast.model.")]:
+    for module in [module for name, module in sys.modules.items() if name.startswith("beforehand.model.")]:
         for name in [name for name, value in vars(module).items() if value is old]:
             setattr(module, name, new)
 

@@ -100,14 +100,14 @@ def api() -> str:
         parts += [f"## {section}", *(described(name, places[name]) for name in names)]
     parts += _beside(BESIDE)
     words = [
-        *literals("holdfast.model.contract"),
-        *literals("holdfast.model.outcome"),
-        *literals("holdfast.journal.port"),
-        *literals("holdfast.model.stop_reasons"),
+        *literals("beforehand.model.contract"),
+        *literals("beforehand.model.outcome"),
+        *literals("beforehand.journal.port"),
+        *literals("beforehand.model.stop_reasons"),
     ]
     parts += ["## Words that types are made of", _words(words)]
     about = (
-        "The names at the top of the package, `from holdfast import ...`, and what they give you. Everything\n"
+        "The names at the top of the package, `from beforehand import ...`, and what they give you. Everything\n"
         "else is internal and may change. [Errors](errors.md) and [settings](settings.md) have pages of their own."
     )
     return page("Python API", about, *parts)
@@ -115,21 +115,21 @@ def api() -> str:
 
 def console() -> str:
     """Names at the top of the console's package, and the words that their types are made of."""
-    places = exported("holdfast_console")
+    places = exported("beforehand_console")
     listed = [name for names in CONSOLE.values() for name in names]
     assert sorted(listed) == sorted(places), sorted({*listed} ^ {*places})
     parts: list[str] = []
     for section, names in CONSOLE.items():
         parts += [f"## {section}", *(described(name, places[name]) for name in names)]
     parts += _beside(CONSOLE_BESIDE)
-    words = literals("holdfast_console.auth.authorize")
+    words = literals("beforehand_console.auth.authorize")
     parts += ["## Words that types are made of", _words(words)]
     about = (
-        "The names at the top of the package, `from holdfast_console import ...`, and, for\n"
-        "[pages of your own](../how-to/accounts.md#a-page-of-your-own), some names of `holdfast_console.auth`.\n"
-        "`pip install holdfast-console` brings them. Everything else is internal and may change. Most projects\n"
+        "The names at the top of the package, `from beforehand_console import ...`, and, for\n"
+        "[pages of your own](../how-to/accounts.md#a-page-of-your-own), some names of `beforehand_console.auth`.\n"
+        "The distribution `beforehand-console` brings them. Everything else is internal and may change. Most projects\n"
         "need none of these names: they write a [`reach.yaml`](../how-to/notifications.md) and start\n"
-        "[`holdfast serve`](../how-to/web-inbox.md)."
+        "[`beforehand serve`](../how-to/web-inbox.md)."
     )
     return page("Console API", about, *parts)
 
@@ -149,44 +149,44 @@ def _words(words: Sequence[tuple[str, str]]) -> str:
 
 def settings() -> str:
     """Every field of `Settings`."""
-    node = definitions("Settings", "holdfast.engine.settings")[0]
+    node = definitions("Settings", "beforehand.engine.settings")[0]
     assert isinstance(node, ast.ClassDef), node
-    shown = fields(node, "holdfast.engine.settings")
+    shown = fields(node, "beforehand.engine.settings")
     assert {field.name for field in shown} == SETTINGS.keys(), {f.name for f in shown} ^ SETTINGS.keys()
     rows = [(f"`{f.name}`", _duration(f), SETTINGS[f.name]) for f in shown]
     about = (
         "How a process drives runs. All have defaults that fit one machine with a local disk.\n\n"
-        "```py\nfrom holdfast import Holdfast\nfrom holdfast.engine.settings import Settings\n\n"
-        'Holdfast("desk.db", agents=[desk], settings=Settings(hold_ms=5_000))\n```'
+        "```py\nfrom beforehand import Beforehand\nfrom beforehand.engine.settings import Settings\n\n"
+        'Beforehand("desk.db", agents=[desk], settings=Settings(hold_ms=5_000))\n```'
     )
     return page("Settings", about, table(("field", "default", "meaning"), rows), PLACES)
 
 
 PLACES: Final = """## Which journal, which agents
 
-The command line finds its journal in this order: `--journal PATH`, the environment variable `HOLDFAST_JOURNAL`,
-`journal` of the table `[tool.holdfast]` in the nearest `pyproject.toml`, `./holdfast.db`, the only journal in the
+The command line finds its journal in this order: `--journal PATH`, the environment variable `BEFOREHAND_JOURNAL`,
+`journal` of the table `[tool.beforehand]` in the nearest `pyproject.toml`, `./beforehand.db`, the only journal in the
 current directory. The same table may name the agents that `worker`, `resume` and `replay` need:
 
 ```toml
-[tool.holdfast]
+[tool.beforehand]
 journal = "desk.db"
 agents = ["desk.py:refund_desk"]
 policy = "policy.yaml"
 ```
 
 `policy` is the [escalation policy](../how-to/policies.md) by which their operations are judged, a file or
-`installed:NAME`; `--policy` and `HOLDFAST_POLICY` take precedence.
+`installed:NAME`; `--policy` and `BEFOREHAND_POLICY` take precedence.
 
-A program names its journal itself: `Holdfast("desk.db", ...)`. These addresses are understood everywhere:
+A program names its journal itself: `Beforehand("desk.db", ...)`. These addresses are understood everywhere:
 
 | address | journal |
 |---|---|
 | `desk.db`, `sqlite:///var/lib/desk.db` | an SQLite file, through Python's own SQLite library |
-| `sqlite+apsw:///var/lib/desk.db` | the same file, through the SQLite that `pip install 'holdfast[apsw]'` brings |
+| `sqlite+apsw:///var/lib/desk.db` | the same file, through the SQLite that the extra `apsw` brings |
 | `memory:` | a journal that ends with its process; in programs only, and for trying things out |
 
-`holdfast.journal.open(address)` makes the journal without an app. One process opens a file through one of the two
+`beforehand.journal.open(address)` makes the journal without an app. One process opens a file through one of the two
 libraries: the second is refused, because two copies of SQLite in one process drop each other's locks. Different
 processes may differ. A `SqliteJournal` with settings of its own can be given in place of an address
 ([API](api.md#the-journal)). Secrets are read from the environment ([Secrets](../how-to/secrets.md))."""
@@ -212,7 +212,7 @@ def records() -> str:
         ("Records of a transaction", "records.transaction", ()),
     )
     for title, inside, but in places:
-        name = f"holdfast.model.{inside}"
+        name = f"beforehand.model.{inside}"
         parts.append(f"## {title}")
         for node in module(name).tree.body:
             if isinstance(node, ast.ClassDef) and node.name not in but:
@@ -241,12 +241,12 @@ def _fields(node: ast.ClassDef, inside: str) -> Iterator[str]:
 
 def errors() -> str:
     """Every error: when it is raised, and what to do."""
-    inside = module("holdfast.errors")
+    inside = module("beforehand.errors")
     sections = dict(_rules(inside.text))
     parts: list[str] = []
     seen: set[str] = set()
     for listed in _listed(inside.tree):
-        node = definitions(str(listed.value), "holdfast.errors")[0]
+        node = definitions(str(listed.value), "beforehand.errors")[0]
         assert isinstance(node, ast.ClassDef), node
         passed = sorted(number for number in sections if number < listed.lineno)
         parts += [*(f"## {sections.pop(number).capitalize()}" for number in passed), _error(node)]
@@ -257,14 +257,14 @@ def errors() -> str:
         "model.transitions.IllegalTransition",
         "model.values.ResultError",
     ):
-        home, _, name = f"holdfast.{where}".rpartition(".")
+        home, _, name = f"beforehand.{where}".rpartition(".")
         node = definitions(name, home)[0]
         assert isinstance(node, ast.ClassDef), node
         parts.append(_error(node))
         seen.add(name)
     assert seen == NEXT.keys(), seen ^ NEXT.keys()
     about = (
-        "Every error of the package, in `holdfast.errors`; `holdfast` exports some. The text of an error says\n"
+        "Every error of the package, in `beforehand.errors`; `beforehand` exports some. The text of an error says\n"
         "what happened, what is known, and what to do next; `message`, `known` and `next_step` hold the parts."
     )
     return page("Errors", about, *parts)

@@ -73,7 +73,7 @@ def _defines(node: ast.stmt, name: str) -> bool:
             return False
 
 
-def exported(package: str = "holdfast") -> dict[str, str]:
+def exported(package: str = "beforehand") -> dict[str, str]:
     """Every name at the top of a package, and the module that defines it."""
     top = module(package).tree
     places = {

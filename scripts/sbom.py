@@ -2,7 +2,7 @@
 
     python scripts/sbom.py
 
-`sbom.json` lists the whole environment. `sbom-holdfast.json` and `sbom-holdfast-console.json` list what each
+`sbom.json` lists the whole environment. `sbom-beforehand.json` and `sbom-beforehand-console.json` list what each
 distribution requires, with all its extras. All are CycloneDX JSON, checked against the schema by the tool that makes
 them, and name no place on this machine.
 """
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PLACE: Final = ROOT / "dist"
-DISTRIBUTIONS: Final = ("holdfast", "holdfast-console")
+DISTRIBUTIONS: Final = ("beforehand", "beforehand-console")
 
 
 def main() -> int:

@@ -77,7 +77,7 @@ def _run(command: list[str]) -> bool:
 
 
 def _say(text: str) -> None:
-    print(f"holdfast: {text}", file=sys.stderr, flush=True)
+    print(f"beforehand: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

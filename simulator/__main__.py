@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -18,17 +20,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from simulator import campaign, differential, failure
 from simulator.failure import shrink
-from simulator.generator.budgets import BUDGETED
-from simulator.generator.families import FAMILIES
-from simulator.generator.hosts import HOSTED
-from simulator.generator.models import ROUTED, SHADOWED
-from simulator.generator.plans import draw
-from simulator.generator.queues import LIMITED, QUEUED
-from simulator.generator.schedules import SCHEDULED
+from simulator.generator.plans import RANGES, draw
 from simulator.plan import Plan
 from simulator.world import Journal, simulate
 
-AGAIN = {"memory": "make sim SEED={}", "sqlite": "make sim SEED={} JOURNAL=sqlite"}
+SEEDS = click.option("--seeds", type=click.IntRange(1), default=campaign.FULL, show_default=True, help="How many.")
+FIRST = click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first of them.")
+SECONDS = click.option("--seconds", type=click.FloatRange(1), default=math.inf, help="Begin no seed after this time.")
 JOURNAL = click.option(
     "--journal", type=click.Choice(["memory", "sqlite"]), default="memory", show_default=True,
     help="Where records are kept: a simulated disk in memory, or real SQLite files.",
@@ -37,19 +35,21 @@ JOURNAL = click.option(
 
 @click.group()
 def main() -> None:
-    """Simulate many processes of Holdfast in a hostile world, and check every invariant after every event."""
+    """Simulate many processes of Beforehand in a hostile world, and check every invariant after every event."""
 
 
 @main.command(epilog="Example: python -m simulator many --seeds 2000 --report sim.html")
-@click.option("--seeds", type=click.IntRange(1), default=campaign.FULL, show_default=True, help="How many.")
-@click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first of them.")
-@click.option("--jobs", type=click.IntRange(1), default=None, help="Processes; all cores unless told.")
+@SEEDS
+@FIRST
+@SECONDS
 @click.option("--report", type=click.Path(path_type=Path), help="Write a page about what was reached and what fell.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
 @JOURNAL
-def many(seeds: int, first: int, jobs: int | None, report: Path | None, *, as_json: bool, journal: Journal) -> None:
+def many(seeds: int, first: int, seconds: float, report: Path | None, *, as_json: bool, journal: Journal) -> None:
     """Simulate many seeds. The last line says how many broke an invariant, and how fast it went."""
-    done = _done(first, seeds, jobs, journal)
+    with _progress("simulating", seeds) as tick:
+        until = time.monotonic() + seconds
+        done = campaign.run(*_of_all_kinds(first, seeds), tick=tick, journal=journal, until=until)
     if report is not None:
         report.write_text(campaign.page(done), encoding="utf-8")
     if as_json:
@@ -75,11 +75,11 @@ def one(seed: int | None, plan: Path | None, save: Path | None, *, whole: bool, 
 
 @main.command(name="differential", epilog="Example: python -m simulator differential --seeds 2000")
 @click.argument("seed", type=click.IntRange(0), required=False)
-@click.option("--seeds", type=click.IntRange(1), default=campaign.FULL, show_default=True, help="How many.")
-@click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first of them.")
-@click.option("--jobs", type=click.IntRange(1), default=None, help="Processes; one for each core by default.")
+@SEEDS
+@FIRST
+@SECONDS
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
-def compared(seed: int | None, seeds: int, first: int, jobs: int | None, *, as_json: bool) -> None:
+def compared(seed: int | None, seeds: int, first: int, seconds: float, *, as_json: bool) -> None:
     """Simulate seeds with the product's fast path and without it, and compare all that both sides did.
 
     With SEED, compare that one, and show where the stories of the two sides part.
@@ -89,7 +89,8 @@ def compared(seed: int | None, seeds: int, first: int, jobs: int | None, *, as_j
         click.echo(differential.tell(found) if found.differs else f"seed {seed}: the two sides did the same")
         sys.exit(1 if found.differs else 0)
     with _progress("comparing", seeds) as tick:
-        figures = differential.run(range(first, first + seeds), jobs=jobs, tick=tick)
+        until = time.monotonic() + seconds
+        figures = differential.run(*_of_all_kinds(first, seeds), tick=tick, until=until)
     if as_json:
         click.echo(msgspec.json.encode(figures))
     else:
@@ -117,12 +118,11 @@ def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> in
     return 1 if told.violations else 0
 
 
-def _done(first: int, seeds: int, jobs: int | None, journal: Journal) -> campaign.Campaign:
-    """So many seeds, and a tenth as many of each kind of plan that has a range of its own."""
-    kinds = HOSTED, QUEUED, LIMITED, SCHEDULED, BUDGETED, FAMILIES, ROUTED, SHADOWED
-    apart = [range(kind + first, kind + first + seeds // 10 if first < HOSTED else 0) for kind in kinds]
-    with _progress("simulating", seeds + sum(map(len, apart))) as tick:
-        return campaign.run(range(first, first + seeds), *apart, jobs=jobs, tick=tick, journal=journal)
+def _of_all_kinds(first: int, seeds: int) -> list[range]:
+    """Seeds of every kind of plan: three fifths ordinary ones, and as many of each other kind as of the next."""
+    kinds = [start + first for name, start in RANGES.items() if name != "ordinary"]
+    share = seeds * 2 // 5 // len(kinds)
+    return [range(first, first + seeds - share * len(kinds)), *(range(kind, kind + share) for kind in kinds)]
 
 
 @contextlib.contextmanager
@@ -140,7 +140,7 @@ def _progress(what: str, total: int) -> Generator[Callable[[int, int], None]]:
 
 def _say(done: campaign.Campaign, journal: Journal) -> None:
     for one in done.fallen:
-        click.echo(f"invariant {one.invariant}: {one.what}\n  repeat: {AGAIN[journal].format(one.seed)}")
+        click.echo(f"invariant {one.invariant}: {one.what}\n  repeat: {failure.repeat(one.seed, journal)}")
     for hole in done.holes:
         click.echo(f"never reached: {hole}")
     click.echo(

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
+import math
 import multiprocessing
 import os
+import threading
 import time
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TypeVar
 
 import msgspec
 
-from holdfast.agent.conditions import checked
+from beforehand.agent.conditions import checked
 from simulator.coverage import Reach
-from simulator.failure import INVARIANTS
+from simulator.failure import INVARIANTS, repeat
 from simulator.generator.plans import draw
 from simulator.world import Journal, Report, simulate
 
-BATCH = 20
-BATCHES_PER_PROCESS = 5
-FULL = 2_000
-"""From so many seeds on a campaign has to have reached everything; fewer cannot be expected to."""
+BATCH = 5
+BATCHES_PER_PROCESS = 20
+FULL = 3_400
+"""From this number of seeds on a campaign has to have reached everything; three fifths of them are ordinary ones."""
 
 
 class Fallen(msgspec.Struct, frozen=True):
@@ -77,13 +80,17 @@ def run(
     jobs: int | None = None,
     tick: Callable[[int, int], None] | None = None,
     journal: Journal = "memory",
+    until: float = math.inf,
 ) -> Campaign:
-    """Simulate all `seeds` over that kind of journal. `tick` hears how many are done, and how many of them fell."""
+    """Simulate `seeds` over that kind of journal, and begin none after `until` (on the monotonic clock).
+
+    The ranges are taken in turn, so that a campaign that ends early has seeds of each. `tick` receives the number of
+    seeds so far, and of those that broke an invariant.
+    """
     started = time.perf_counter()
     campaign = Campaign(first=seeds[0].start)
-    batches = [part[start : start + BATCH] for part in seeds for start in range(0, len(part), BATCH)]
     work = functools.partial(batch, journal=journal)
-    for part in on_all_cores(work, batches, jobs or os.cpu_count() or 1):
+    for part in on_all_cores(work, in_turn(seeds, BATCH), jobs or os.cpu_count() or 1, until):
         campaign.add(part)
         if tick is not None:
             tick(campaign.seeds, len(campaign.fallen))
@@ -91,19 +98,48 @@ def run(
     return campaign
 
 
+def in_turn(seeds: Sequence[range], size: int) -> list[range]:
+    """All seeds in batches: a batch of each range in proportion to its length, then the next ones."""
+    placed = [
+        ((start + size) / len(part), part[start : start + size])
+        for part in seeds
+        for start in range(0, len(part), size)
+    ]
+    return [batch for _, batch in sorted(placed, key=lambda pair: pair[0])]
+
+
 Done = TypeVar("Done")
+Seeds = TypeVar("Seeds")
 
 
-def on_all_cores(work: Callable[[range], Done], batches: list[range], jobs: int) -> Iterator[Done]:
-    """What `work` makes of each batch of seeds, in any order; in this process for one job, else in so many others."""
+def on_all_cores(
+    work: Callable[[range], Done], batches: Sequence[range], jobs: int, until: float = math.inf
+) -> Iterator[Done]:
+    """The results of `work` for each batch of seeds, in any order; in this process for one job, else in `jobs` others.
+
+    No batch begins after `until`, on the monotonic clock.
+    """
     if jobs == 1:
-        yield from map(functools.partial(_swept, work), batches)
+        in_time = itertools.takewhile(lambda _: time.monotonic() < until, batches)
+        yield from map(functools.partial(swept, work), in_time)
         return
+    free = threading.Semaphore(2 * jobs)
+
+    def as_they_are_taken() -> Iterator[range]:
+        """The pool takes all that it is offered at once, so each batch is offered when an earlier one has ended."""
+        for batch in batches:
+            free.acquire()
+            if time.monotonic() > until:
+                return
+            yield batch
+
     _warm_up()
     # What dead processes leave behind is full of cycles, and to look for them takes a quarter of the time. Here no run
     # does: a worker simulates for a few seconds, and its end gives everything back at once.
     with multiprocessing.get_context("fork").Pool(jobs, gc.disable, maxtasksperchild=BATCHES_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(work, batches)
+        for done in pool.imap_unordered(work, as_they_are_taken()):
+            free.release()
+            yield done
 
 
 def _warm_up() -> None:
@@ -120,7 +156,7 @@ def batch(seeds: range, journal: Journal = "memory") -> Part:
     return part
 
 
-def _swept(work: Callable[[range], Done], seeds: range) -> Done:
+def swept(work: Callable[[Seeds], Done], seeds: Seeds) -> Done:
     """A batch in a process that lives on: garbage is collected, once the batch is done."""
     gc.disable()
     try:
@@ -183,7 +219,7 @@ def _fallen(done: Campaign) -> str:
         return ""
     rows = "".join(
         f"<tr><td>{one.invariant} {escape(INVARIANTS.get(one.invariant, ''))}</td><td>{escape(one.what)}</td>"
-        f"<td><code>make sim SEED={one.seed}</code></td></tr>"
+        f"<td><code>{escape(repeat(one.seed))}</code></td></tr>"
         for one in done.fallen
     )
     return f'<h2 class="bad">What fell</h2><table>{rows}</table>'

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.environment import POINTS, TRANSACTION_POINTS
+from beforehand.engine.environment import POINTS, TRANSACTION_POINTS
 from simulator.agents.deferred import ASYNCHRONOUS
 from simulator.agents.people import GATED
 from simulator.generator.deferred import CASE_FAULTS, HOOK_FAULTS, RECALLS
@@ -78,7 +78,7 @@ EXPECTED_ENDINGS: Final = (
             "edited",
             "asked about an edit",
             "answered by a person",
-            "allowed beforehand",
+            "allowed in advance",
             "a word taken down",
             "a word refused",
         )

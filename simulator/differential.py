@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import time
 from collections import Counter, defaultdict
@@ -24,10 +25,10 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.driven_operation import DrivenOperation
-from holdfast.journal.port import Row
-from holdfast.testing.world.stage import without_warnings
-from simulator.campaign import on_all_cores
+from beforehand.engine.driven_operation import DrivenOperation
+from beforehand.journal.port import Row
+from beforehand.testing.world.stage import without_warnings
+from simulator.campaign import in_turn, on_all_cores
 from simulator.generator.plans import draw
 from simulator.mutations.mutation import Mutant, planted
 from simulator.plan import Fault, Plan
@@ -35,7 +36,9 @@ from simulator.processes.nemesis import Place
 from simulator.services.network import STOPS
 from simulator.world import Conditions, Report, World
 
-BATCH: Final = 10
+BATCH: Final = 3
+STEADY: Final = 2
+"""A difference counts when it is there in so many further comparisons."""
 CONTEXT: Final = 12
 """Lines of a story that are shown before the first line in which the two sides differ."""
 
@@ -120,7 +123,7 @@ def _count(traces: Traces, prefix: str) -> int:
 
 def _traces(plan: Plan, conditions: Conditions, mutant: Mutant | None, *, story: bool) -> Traces:
     taken: Counter[str] = Counter()
-    counted = Mutant("counted", "", "holdfast.engine.fast_path:attempt_at_once", functools.partial(_counting, taken))
+    counted = Mutant("counted", "", "beforehand.engine.fast_path:attempt_at_once", functools.partial(_counting, taken))
     with planted(mutant) if mutant is not None else contextlib.nullcontext(), planted(counted), without_warnings():
         world = World(plan, story=story, conditions=conditions)
         report = world.simulate()
@@ -200,11 +203,18 @@ class Figures(msgspec.Struct):
         self.different = sorted([*self.different, *other.different], key=lambda one: one.seed)
 
 
-def run(seeds: range, *, jobs: int | None = None, tick: Callable[[int, int], None] | None = None) -> Figures:
-    """Compare both sides of all `seeds`. `tick` receives the number of seeds so far, and of those that differ."""
+def run(
+    *seeds: range,
+    jobs: int | None = None,
+    tick: Callable[[int, int], None] | None = None,
+    until: float = math.inf,
+) -> Figures:
+    """Compare both sides of `seeds`, and begin none after `until` (on the monotonic clock).
+
+    `tick` receives the number of seeds so far, and of those that differ.
+    """
     started, figures = time.perf_counter(), Figures()
-    batches = [seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)]
-    for part in on_all_cores(batch, batches, jobs or os.cpu_count() or 1):
+    for part in on_all_cores(batch, in_turn(seeds, BATCH), jobs or os.cpu_count() or 1, until):
         figures.add(part)
         if tick is not None:
             tick(figures.seeds, len(figures.different))
@@ -212,11 +222,16 @@ def run(seeds: range, *, jobs: int | None = None, tick: Callable[[int, int], Non
     return figures
 
 
-def batch(seeds: range) -> Figures:
+def batch(seeds: Iterable[int]) -> Figures:
     """Compare some seeds, one after the other."""
     figures = Figures()
     for seed in seeds:
         found = compare(plan_of(seed))
+        again = 0
+        # Python keeps tasks in sets by their address, so about one plan in a thousand ends a millisecond earlier or
+        # later from one comparison to the next. What the fast path does differently differs each time.
+        while found.differs and not found.violation and again < STEADY:
+            found, again = compare(plan_of(seed)), again + 1
         different = [found] if found.differs else []
         figures.add(Figures(1, found.taken, found.requests, found.effects, found.records, different=different))
     return figures
@@ -251,7 +266,7 @@ def tell(found: Comparison) -> str:
         lines += [f"  {one.part}, number {one.number}:", f"    with the fast path: {one.fast}"]
         lines += [f"    without it:         {one.slow}"]
     lines += _stories(*found.log)
-    return "\n".join([*lines, f"  repeat: make differential SEED={found.seed}"])
+    return "\n".join([*lines, f"  repeat: make deep ONLY=differential SEED={found.seed}"])
 
 
 def _stories(fast: tuple[str, ...], slow: tuple[str, ...]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from simulator.plan import Plan
-from simulator.world import Report
+from simulator.world import Journal, Report
 
 INVARIANTS = {
     1: "nothing is sent unrecorded",
@@ -44,6 +44,11 @@ INVARIANTS = {
     33: "a route keeps to what it declares, and its answers to what was given",
 }
 """The invariants that the checker knows, in one line each; the numbers are those of the documentation."""
+
+
+def repeat(seed: int, journal: Journal = "memory") -> str:
+    """The command that tells the story of a seed."""
+    return f"make deep ONLY=sim SEED={seed}" + (' ARGS="--journal sqlite"' if journal == "sqlite" else "")
 
 
 def tell(report: Report) -> str:

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.policies import RunBudget
-from holdfast.queues.firing_times import Schedule
-from holdfast.queues.limits import DeclaredLimits
+from beforehand.policies import RunBudget
+from beforehand.queues.firing_times import Schedule
+from beforehand.queues.limits import DeclaredLimits
 
 KINDS: Final = ("charge", "pay", "mail", "ticket", "switch", "note", "ship", "order", "book", "transfer", "look")
 """The kinds of tool in the standard world: see `tools.py`."""
@@ -148,7 +148,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Permit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A permission that a person gives beforehand, after `given_ms`, and revokes after `revoked_ms` more; 0: never.
+    """A permission that a person gives in advance, after `given_ms`, and revokes after `revoked_ms` more; 0: never.
 
     It is for calls of `tool` of up to `most` cents each, so many `times`, of `total` cents together; 0 is no bound.
     """

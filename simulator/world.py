@@ -7,20 +7,21 @@ import contextvars
 import functools
 import random
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.journal.port import RunRow, Write
-from holdfast.model.waits import decode_waits
-from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.disk import Backup, Disk, Store
-from holdfast.testing.world.files import Files, SqliteDisk
-from holdfast.testing.world.loop import ACTOR, Actor, Died, SimLoop, Stuck
-from holdfast.testing.world.stage import without_warnings
+from beforehand.journal.port import RunRow, Write
+from beforehand.model.waits import decode_waits
+from beforehand.testing.clock import EPOCH_MS
+from beforehand.testing.loop import ACTOR, Actor, Died, Stuck, VirtualLoop
+from beforehand.testing.world.disk import Backup, Disk, Store
+from beforehand.testing.world.files import Files, SqliteDisk
+from beforehand.testing.world.stage import without_warnings
 from simulator.checkers.checker import Checker, Violation
 from simulator.coverage import Reach
 from simulator.draws import Draws
@@ -57,12 +58,13 @@ class Conditions(msgspec.Struct, frozen=True):
 
     With `by_purpose` numbers are drawn by their purpose, and the order of processes is fixed: then the number of steps
     that a process needs for the same work changes nothing. `strikes` says where the faults of processes strike, if a
-    simulation before this one has said so.
+    simulation before this one has said so. Where `most_steps` are taken, no end is in sight.
     """
 
     fast_path: bool = True
     by_purpose: bool = False
     strikes: Mapping[Place, Fault] | None = None
+    most_steps: int = 400_000
 
 
 ORDINARY: Final = Conditions()
@@ -94,7 +96,15 @@ class World:
         self.draws: Final = Draws(plan.seed, by_purpose=conditions.by_purpose)
         secret = random.Random(f"secret/{plan.seed}")  # noqa: S311 - as above
         self.canary: Final = f"canary-{secret.getrandbits(96):024x}"
-        self.loop: Final = SimLoop(self._pick)
+        self.loop: Final = VirtualLoop(
+            timedelta(seconds=BOUND_S + DRAIN_S + 1),
+            outside="none",
+            pick=self._pick,
+            most_steps=conditions.most_steps,
+        )
+        self.loop.set_exception_handler(self._accident)
+        self.accidents: Final[list[str]] = []
+        """Errors that nothing retrieved."""
         self.reach: Final = Reach()
         self.people: Final = People(self)
         self.checker: Final = Checker(self)
@@ -159,7 +169,7 @@ class World:
     def simulate(self) -> Report:
         """Run the plan to its end."""
         try:
-            self.loop.run(self._main(), until=BOUND_S + DRAIN_S + 1)
+            self.loop.simulate(self._main())
         except Stuck as stuck:
             self.checker.broken(19, str(stuck))
         digest = self._digest()
@@ -167,6 +177,11 @@ class World:
             self.plan, tuple(self.checker.violations), self.reach, digest, self.nemesis.points, self.loop.steps,
             self.now_ms(), tuple(self._log or ()),
         )  # fmt: skip
+
+    def _accident(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, asyncio.CancelledError):
+            self.accidents.append(f"{context.get('message')}: {error!r}")
 
     async def _main(self) -> None:
         await self.journal.open()
@@ -220,8 +235,13 @@ class World:
         return found
 
     def _far(self, row: RunRow, wall: int) -> bool:
-        """Whether a run is due in hours only, because the clock was wrong when it began to wait, and was set back."""
-        return bool(self.plan.timetables) and row.due_ms is not None and row.due_ms > wall + FAR_MS
+        """Whether a run is due in hours only, because the clock was wrong when it began to wait, and was set back.
+
+        One that waits for a slot because its process was shut down is ready since then, by the same wrong clock.
+        """
+        waits = row.status == "running" and row.owner is None and bool(row.queue)
+        ready = row.updated_ms if waits else row.due_ms
+        return bool(self.plan.timetables) and ready is not None and ready > wall + FAR_MS
 
     def _at_once(self, row: RunRow, due_ms: int) -> bool:
         """Whether a run was made due by what was brought to it, just before the clock was set back.
@@ -428,7 +448,7 @@ def simulate(
     with without_warnings():
         if journal == "memory":
             return World(plan, story=story, conditions=conditions).simulate()
-        with TemporaryDirectory(prefix="holdfast-", dir=QUICK if QUICK.is_dir() else None) as place:
+        with TemporaryDirectory(prefix="beforehand-", dir=QUICK if QUICK.is_dir() else None) as place:
             return _on_files(World(plan, story=story, directory=Path(place), conditions=conditions))
 
 

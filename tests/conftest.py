@@ -1,69 +1,153 @@
-"""What every test shares: one seed that is printed, the long mode, and a place for a journal.
+"""What every test shares: the tiers, one seed that is printed, the time of each directory, a place for a journal.
 
-Tests are deterministic. A test that draws its own numbers takes them from the `seed` fixture, and Hypothesis
-derives its examples from the test itself, so a failure repeats when the same command is given again. Only
-`make soak` explores: there Hypothesis draws anew each time and prints the blob that repeats a failure.
+`make test` runs what is deterministic, each idea once. A test marked `deep` runs in `make deep` alone; one marked `deeper`
+runs in both, and `tests.draws.pick` has more cases for it there. A test draws its own numbers from the `seed` fixture, and
+Hypothesis derives its examples from the test itself, so a failure repeats when the same command is given again.
+`make deep` draws anew each time, and prints the command that repeats a failure.
 """
 
 import gc
+import itertools
+import json
 import os
+import random
+import signal
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-SEED = int(os.environ.get("HOLDFAST_SEED", "1"))
+from tests.costs import Costs
+from tests.draws import DATE, SEED, Tier
+
+FROZEN_EVERY = 50
+NOT_REACHED = "not reached: the time of `make deep` was over"
 
 settings.register_profile("steady", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.register_profile(
-    "soak",
+    "deep",
     deadline=None,
     database=None,
     print_blob=True,
-    max_examples=20_000,
+    max_examples=1_000,
     suppress_health_check=[HealthCheck.too_slow],
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="run tests marked 'soak' at full length")
+    group = parser.getgroup("tiers", "tiers of the suite; scripts/deep.py gives these options")
+    group.addoption("--deep", action="store_true", help="more cases, in an order drawn from the seed")
+    group.addoption(
+        "--until", type=float, default=float("inf"), help="begin no test after this moment (time.monotonic)"
+    )
+    group.addoption("--progress-file", type=Path, help="append one JSON line as each test begins, and as it ends")
+    group.addoption("--costs-file", type=Path, help="write the processor time of each directory, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "soak: a test that grows with the `soaking` fixture; what `make soak` runs")
-    if config.getoption("--soak"):
-        os.environ["HOLDFAST_SOAK"] = "1"
-    settings.load_profile("soak" if _soaking() else "steady")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts a suite in the background like that,
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # and each process of the suite would inherit it
+    config.addinivalue_line("markers", "deep: runs in `make deep` alone")
+    config.addinivalue_line("markers", "deeper: runs in `make test`, and with more cases in `make deep`")
+    config.addinivalue_line("markers", "slow: too slow for `make quick`")
+    config.addinivalue_line("markers", "drawn: draws by date what it does, so its time is no measure")
+    Tier.deep, Tier.until = config.getoption("--deep"), config.getoption("--until")
+    settings.load_profile("deep" if Tier.deep else "steady")
+    config.pluginmanager.register(Costs(config), "costs")
+    config.pluginmanager.register(Progress(config), "progress-file")
 
 
-def pytest_report_header() -> list[str]:
-    examples = "drawn anew" if _soaking() else "derived from each test"
-    return [f"seed: {SEED} (HOLDFAST_SEED={SEED} repeats it); Hypothesis examples: {examples}"]
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    examples = "drawn anew" if config.getoption("--deep") else "derived from each test"
+    return [
+        f"seed: {SEED} (BEFOREHAND_SEED={SEED} repeats it); Hypothesis examples: {examples}",
+        f"planted bugs of the day: drawn by DATE={DATE}",
+    ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests of this tier. One that is named, as `file.py::test`, runs in whatever tier it is."""
+    # A fork copies the tables of the memory of its process, so tests that fork their own process come first.
+    items.sort(key=lambda item: "tests/world/" not in item.nodeid)
+    if config.getoption("--deep"):
+        random.Random(SEED).shuffle(items)
+    elif not (config.option.markexpr or any("::" in argument for argument in config.args)):
+        deep = [item for item in items if item.get_closest_marker("deep")]
+        items[:] = [item for item in items if not item.get_closest_marker("deep")]
+        config.hook.pytest_deselected(items=deep)
 
 
 def pytest_collection_finish() -> None:
     """Let the collector leave alone what was collected: it lives until the end."""
     gc.collect()
     gc.freeze()
+    # The tests are compiled and kept by now. A program that a test writes, and changes within the same second, has to be
+    # compiled each time: by its second and its length alone Python tells whether what it kept is still right.
+    sys.dont_write_bytecode = True
+    # For the pytests that tests start: this plugin takes a second to import, and none of them needs it.
+    os.environ["PYTEST_ADDOPTS"] = "-p no:schemathesis"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes more than cores: while a test waits for a disk, a server or a child, another one runs.
+
+    `-n logical` is for tests that do not wait, as those of `make quick`.
+    """
+    return (os.cpu_count() or 1) + (0 if config.option.numprocesses == "logical" else 2)
+
+
+begun = itertools.count()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if next(begun) % FROZEN_EVERY == 0:
+        # What earlier tests left is not visited by each later collection. Without this a process that has run thousands
+        # of tests spends a second in each, and tests of the product unfreeze what was frozen before.
+        gc.collect()
+        gc.freeze()
+    if time.monotonic() > item.config.getoption("--until"):
+        pytest.skip(NOT_REACHED)
+
+
+class Progress:
+    """Writes down which test began and how each ended, so that the time that is over tells what was not reached."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.path: Path | None = None if hasattr(config, "workerinput") else config.getoption("--progress-file")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._write({"test": nodeid, "began": True})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        late = report.skipped and NOT_REACHED in str(report.longrepr)
+        if late or report.failed or report.when == "teardown":
+            outcome = "not reached" if late else report.outcome
+            self._write({"test": report.nodeid, "ended": outcome})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
 
 
 @pytest.fixture(scope="session")
 def seed() -> int:
-    """The number from which a test draws every other; set HOLDFAST_SEED to try another."""
+    """The number from which a test draws every other; set BEFOREHAND_SEED to try another."""
     return SEED
 
 
 @pytest.fixture(scope="session")
-def soaking() -> bool:
-    """Whether this is `make soak`; a test marked `soak` then runs at full length."""
-    return _soaking()
+def deep() -> bool:
+    """True in `make deep`, where a test marked `deeper` does more."""
+    return Tier.deep
 
 
 @pytest.fixture
 def journal_path(tmp_path: Path) -> Path:
     """Where a test may create a SQLite journal: a directory of its own, nothing in it yet."""
     return tmp_path / "journal.db"
-
-
-def _soaking() -> bool:
-    return os.environ.get("HOLDFAST_SOAK") == "1"

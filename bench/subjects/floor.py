@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 from measure import Mark, payload, rates, report
 
-from holdfast.model.records import AttemptStarted, End, Intent, OperationSettled, Raw
+from beforehand.model.records import AttemptStarted, End, Intent, OperationSettled, Raw
 
 SCHEMA = """
 create table run (id integer primary key, token integer);

@@ -56,13 +56,13 @@ async def pydantic_plain(_: Path, measure: Callable[[Talk], Awaitable[None]]) ->
     await measure(lambda turns, calls: host.run(json.dumps([turns, calls]), usage_limits=limits))
 
 
-async def pydantic_holdfast(place: Path, measure: Callable[[Talk], Awaitable[None]]) -> None:
+async def pydantic_beforehand(place: Path, measure: Callable[[Talk], Awaitable[None]]) -> None:
     from pydantic_ai import Tool
 
-    from holdfast.hosts.pydantic_ai import HoldfastDurability
+    from beforehand.hosts.pydantic_ai import BeforehandDurability
 
-    host = pydantic_agent(Tool(apay, name="pay"), [HoldfastDurability()])
-    await in_holdfast(place, measure, host.run)
+    host = pydantic_agent(Tool(apay, name="pay"), [BeforehandDurability()])
+    await in_beforehand(place, measure, host.run)
 
 
 async def pydantic_dbos(place: Path, measure: Callable[[Talk], Awaitable[None]]) -> None:
@@ -112,12 +112,12 @@ def langchain_agent(**settings: Any) -> Any:
     return create_agent(Scripted(), [pay], **settings)
 
 
-async def langgraph_holdfast(place: Path, measure: Callable[[Talk], Awaitable[None]]) -> None:
-    from holdfast.hosts.langchain import HoldfastMiddleware
+async def langgraph_beforehand(place: Path, measure: Callable[[Talk], Awaitable[None]]) -> None:
+    from beforehand.hosts.langchain import BeforehandMiddleware
 
-    graph = langchain_agent(middleware=[HoldfastMiddleware()])
+    graph = langchain_agent(middleware=[BeforehandMiddleware()])
     limit = {"recursion_limit": 10_000}
-    await in_holdfast(place, measure, lambda task: graph.ainvoke({"messages": [("user", task)]}, limit))
+    await in_beforehand(place, measure, lambda task: graph.ainvoke({"messages": [("user", task)]}, limit))
 
 
 async def langgraph_checkpointer(place: Path, measure: Callable[[Talk], Awaitable[None]]) -> None:
@@ -139,11 +139,11 @@ async def langgraph_checkpointer(place: Path, measure: Callable[[Talk], Awaitabl
 # --- OpenAI Agents ----------------------------------------------------------------------------------------------------
 
 
-async def openai_holdfast(place: Path, measure: Callable[[Talk], Awaitable[None]]) -> None:
+async def openai_beforehand(place: Path, measure: Callable[[Talk], Awaitable[None]]) -> None:
     from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
     from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-    from holdfast.hosts.openai_agents import durable
+    from beforehand.hosts.openai_agents import durable
 
     class Scripted(Model):
         async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002, ARG002 - names of the SDK
@@ -165,21 +165,23 @@ async def openai_holdfast(place: Path, measure: Callable[[Talk], Awaitable[None]
 
     host = durable(Agent(name="payer", model=Scripted(), tools=[function_tool(pay)]))
     quiet = RunConfig(tracing_disabled=True)
-    await in_holdfast(place, measure, lambda task: Runner.run(host, task, run_config=quiet, max_turns=1000))
+    await in_beforehand(place, measure, lambda task: Runner.run(host, task, run_config=quiet, max_turns=1000))
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-async def in_holdfast(place: Path, measure: Callable[[Talk], Awaitable[None]], converse: Callable[[str], Any]) -> None:
-    from holdfast import Holdfast, Run, agent
+async def in_beforehand(
+    place: Path, measure: Callable[[Talk], Awaitable[None]], converse: Callable[[str], Any]
+) -> None:
+    from beforehand import Beforehand, Run, agent
 
     @agent
     async def desk(run: Run, task: str) -> str:  # noqa: ARG001 - an agent takes its run
         await converse(task)
         return "done"
 
-    async with Holdfast(place / "desk.db", agents=[desk], recover=False) as app:
+    async with Beforehand(place / "desk.db", agents=[desk], recover=False) as app:
         number = 0
 
         async def talk(turns: int, calls: int) -> None:
@@ -224,9 +226,9 @@ def resident_mib() -> float:
 
 
 KINDS = {
-    "pydantic-plain": pydantic_plain, "pydantic-holdfast": pydantic_holdfast, "pydantic-dbos": pydantic_dbos,
-    "langgraph-holdfast": langgraph_holdfast, "langgraph-checkpointer": langgraph_checkpointer,
-    "openai-holdfast": openai_holdfast,
+    "pydantic-plain": pydantic_plain, "pydantic-beforehand": pydantic_beforehand, "pydantic-dbos": pydantic_dbos,
+    "langgraph-beforehand": langgraph_beforehand, "langgraph-checkpointer": langgraph_checkpointer,
+    "openai-beforehand": openai_beforehand,
 }  # fmt: skip
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from measure import Mark, payload, rates, report, settled_size
 
-from holdfast.journal.port import Journal, LeaseGranted, NewRun, Worker
-from holdfast.journal.run_log import RunLog, genesis
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.port import Journal, LeaseGranted, NewRun, Worker
+from beforehand.journal.run_log import RunLog, genesis
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 WARM_UP_STEPS = 20
 LEASE_MS = 60_000

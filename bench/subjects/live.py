@@ -14,8 +14,8 @@ from pathlib import Path
 
 from measure import payload, report
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.engine.settings import Settings
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.engine.settings import Settings
 
 
 class Gate:
@@ -64,7 +64,7 @@ def quiet(gc_threshold: int = 0) -> Settings:
 async def among(path: Path, runs: int, steps: int, gc_threshold: int, *, memory: bool) -> dict[str, float]:
     """Processor time of a step, and memory of a run, among so many live ones."""
     gate.missing = runs
-    async with Holdfast(path, agents=[live], settings=quiet(gc_threshold)) as desk:
+    async with Beforehand(path, agents=[live], settings=quiet(gc_threshold)) as desk:
         gc.collect()
         tracked, resident = len(gc.get_objects()), resident_kib()
         if memory:
@@ -92,7 +92,7 @@ def resident_kib() -> int:
 
 async def empties(path: Path, runs: int) -> dict[str, float]:
     """Processor time of a run without steps, one after the other."""
-    async with Holdfast(path, agents=[empty], settings=quiet()) as desk:
+    async with Beforehand(path, agents=[empty], settings=quiet()) as desk:
         await desk.run(empty, -1, run_id="warm-up")
         start, began = time.process_time(), time.perf_counter()
         for number in range(runs):

@@ -1,4 +1,4 @@
-"""Holdfast itself: agents of no-op steps, timed from outside the public door.
+"""Beforehand itself: agents of no-op steps, timed from outside the public door.
 
 `rate` times whole runs, one or many at once. `die` runs N steps and kills its process inside step N+1;
 `resume` is the process after that, and times from opening the journal to the entry of step N+1.
@@ -16,17 +16,17 @@ from typing import Final, Literal
 
 from measure import Mark, payload, peak_mib, rates, report, settled_size
 
-from holdfast import Holdfast, Key, Operation, Run, agent, current_operation, tool
-from holdfast.agent.agent import Agent
-from holdfast.cli.apps import MANY_RUNS_GC
-from holdfast.engine.settings import Settings
-from holdfast.journal.sqlite import group_commit
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
-from holdfast.plans import Call, Plan, PlanStep
+from beforehand import Beforehand, Key, Operation, Run, agent, current_operation, tool
+from beforehand.agent.agent import Agent
+from beforehand.cli.apps import MANY_RUNS_GC
+from beforehand.engine.settings import Settings
+from beforehand.journal.sqlite import group_commit
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
+from beforehand.plans import Call, Plan, PlanStep
 
 Kind = Literal["plain", "riding", "read", "tens", "transactions", "plans"]
-App = Callable[[Path, Agent[tuple[str, int], int]], Holdfast]
+App = Callable[[Path, Agent[tuple[str, int], int]], Beforehand]
 WARM_UP_STEPS: Final = 20
 TEN: Final = 10
 
@@ -126,20 +126,20 @@ async def doomed(_run: Run, job: tuple[str, int]) -> int:
     return count
 
 
-def timed_app(path: Path, code: Agent[tuple[str, int], int]) -> Holdfast:
+def timed_app(path: Path, code: Agent[tuple[str, int], int]) -> Beforehand:
     """The app as a user opens it."""
-    return Holdfast(path, agents=[code])
+    return Beforehand(path, agents=[code])
 
 
-def worker_app(path: Path, code: Agent[tuple[str, int], int]) -> Holdfast:
-    """The app as `holdfast worker` opens it: Python's garbage collector runs more seldom."""
-    return Holdfast(path, agents=[code], settings=Settings(gc_threshold=MANY_RUNS_GC))
+def worker_app(path: Path, code: Agent[tuple[str, int], int]) -> Beforehand:
+    """The app as `beforehand worker` opens it: Python's garbage collector runs more seldom."""
+    return Beforehand(path, agents=[code], settings=Settings(gc_threshold=MANY_RUNS_GC))
 
 
-def counted_app(path: Path, code: Agent[tuple[str, int], int]) -> Holdfast:
+def counted_app(path: Path, code: Agent[tuple[str, int], int]) -> Beforehand:
     """One without housekeeping, which commits on the loop: a slow machine then does no more than a fast one."""
     quiet = Settings(poll_ms=600_000, recover_every_ms=600_000)
-    return Holdfast(SqliteJournal(path, parts=Parts(commits="loop")), agents=[code], settings=quiet, recover=False)
+    return Beforehand(SqliteJournal(path, parts=Parts(commits="loop")), agents=[code], settings=quiet, recover=False)
 
 
 async def rate(path: Path, kind: Kind, steps: int, runs: int, app: App) -> dict[str, float]:
@@ -161,7 +161,7 @@ def agent_of(kind: Kind) -> Agent[tuple[str, int], int]:
     return work if kind in STEPS else in_tens
 
 
-async def many(desk: Holdfast, kind: Kind, steps: int, runs: int) -> None:
+async def many(desk: Beforehand, kind: Kind, steps: int, runs: int) -> None:
     code = agent_of(kind)
     if runs == 1:
         await desk.run(code, (kind, steps), run_id="run-0")
@@ -172,14 +172,14 @@ async def many(desk: Holdfast, kind: Kind, steps: int, runs: int) -> None:
 
 async def die(path: Path, kind: Kind, steps: int) -> None:
     os.environ["BENCH_DIE"] = "1"
-    async with Holdfast(path, agents=[doomed]) as desk:
+    async with Beforehand(path, agents=[doomed]) as desk:
         await desk.run(doomed, (kind, steps), run_id="doomed")
     raise SystemExit("the process outlived its last step")
 
 
 async def resume(path: Path, kind: Kind, steps: int) -> dict[str, float]:
     began = time.perf_counter()
-    async with Holdfast(path, agents=[doomed]) as desk:
+    async with Beforehand(path, agents=[doomed]) as desk:
         await desk.run(doomed, (kind, steps), run_id="doomed")
     return {
         "steps": steps,

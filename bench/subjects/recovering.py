@@ -15,10 +15,10 @@ from pathlib import Path
 
 from measure import report
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.outbox import begin_asleep
-from holdfast.engine.settings import Settings
-from holdfast.engine.tool_protocol import Input
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.engine.outbox import begin_asleep
+from beforehand.engine.settings import Settings
+from beforehand.engine.tool_protocol import Input
 
 RUNS = 500
 OTHERS = 230
@@ -45,7 +45,7 @@ async def desk(_run: Run, order: int) -> str:
 
 async def die(path: Path) -> None:
     """Begin all runs, and end by SIGKILL while each is between its writes."""
-    async with Holdfast(path, agents=[desk], settings=Settings(hold_ms=10**9)) as app:
+    async with Beforehand(path, agents=[desk], settings=Settings(hold_ms=10**9)) as app:
         for number in range(OTHERS):
             await begin_asleep(app.engine, f"a-{number:03}", Input(b"1", "d"), "another program")
         for order in range(RUNS):
@@ -58,7 +58,7 @@ async def die(path: Path) -> None:
 async def recovered(path: Path) -> float:
     """Seconds from opening the app until every run has ended."""
     start = time.perf_counter()
-    async with Holdfast(path, agents=[desk]) as app:
+    async with Beforehand(path, agents=[desk]) as app:
         while len(await app.engine.journal.runs(status="completed")) < RUNS:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.05)
         return time.perf_counter() - start

@@ -19,21 +19,22 @@ from typing import Any, Final, TypeVar
 
 from measure import payload, report, settled_size
 
-from holdfast import Deferred, Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
-from holdfast.cli.config import existing_journal
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.engine.settings import Settings
-from holdfast.inspect.effects import EffectQuery, find_effects
-from holdfast.inspect.monitors.passes import A_PASS, Readings, monitor_pass, watch
-from holdfast.inspect.monitors.rules import MonitorSettings
-from holdfast.inspect.reader import JournalReader
-from holdfast.journal.port import LeaseGranted, RunChange
-from holdfast.journal.run_log import beginning
-from holdfast.journal.sqlite.driver import StandardDatabase
-from holdfast.model.records import Raw
-from holdfast.people import answers
-from holdfast.people.dossier import dossier
-from holdfast.policies import Gate
+from beforehand import Beforehand, Deferred, Key, Run, RunSuspended, agent, current_operation, tool
+from beforehand.cli.config import existing_journal
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.engine.settings import Settings
+from beforehand.inspect.effects import EffectQuery, find_effects
+from beforehand.inspect.monitors.counting import PORTION, RecordTallies
+from beforehand.inspect.monitors.passes import present, watch
+from beforehand.inspect.monitors.rules import MonitorSettings
+from beforehand.inspect.reader import JournalReader
+from beforehand.journal.port import LeaseGranted, RunChange
+from beforehand.journal.run_log import beginning
+from beforehand.journal.sqlite.driver import StandardDatabase
+from beforehand.model.records import Raw
+from beforehand.people import answers
+from beforehand.people.dossier import dossier
+from beforehand.policies import Gate
 
 T = TypeVar("T")
 QUIET: Final = Settings(poll_ms=600_000, recover_every_ms=600_000, lease_ms=36_000_000)
@@ -135,8 +136,8 @@ async def idle(run: Run, number: int) -> str:
     return f"{number}: {await run.wait_for('paid', timeout=timedelta(hours=1))}"
 
 
-def app(path: Path, *agents: Any, settings: Settings = QUIET, recover: bool = False) -> Holdfast:
-    return Holdfast(path, agents=agents or ALL, settings=settings, recover=recover)
+def app(path: Path, *agents: Any, settings: Settings = QUIET, recover: bool = False) -> Beforehand:
+    return Beforehand(path, agents=agents or ALL, settings=settings, recover=recover)
 
 
 ALL: Final = [order, waits, deferred, due, approved, idle, refunds]
@@ -167,7 +168,7 @@ async def resting(run: Coroutine[Any, Any, object]) -> None:
         await run
 
 
-async def append_ended(desk: Holdfast, runs: int, steps: int, first: int) -> None:
+async def append_ended(desk: Beforehand, runs: int, steps: int, first: int) -> None:
     """Drive one run of so many steps, and append its records under `runs - 1` other names."""
     if not runs:
         return
@@ -310,19 +311,26 @@ async def approving(path: Path, steps: int) -> dict[str, float]:
 
 
 async def monitored(path: Path, operations: int) -> dict[str, float]:
-    """Seconds of a worker's look for silent failures, once all is counted: the slowest of some with a full pass."""
-    settings, readings, looks = MonitorSettings(), Readings(), list[float]()
+    """Seconds of a worker's look for silent failures, once all is counted: the slowest of some with many new records.
+
+    Also of the first count of everything, and of a process that begins after it.
+    """
+    settings, tallies, looks = MonitorSettings(), RecordTallies(), list[float]()
     async with app(path) as desk:
         reader, start = desk.service.reader, time.perf_counter()
-        while await monitor_pass(reader, int(time.time() * 1000), settings, readings):
+        while not await tallies.count(reader, int(time.time() * 1000), settings, stores=True):
             pass
         counted = time.perf_counter() - start
         for turn in range(5):
-            await desk.run(order, min(operations, A_PASS // 2 - 100), run_id=f"watched-{turn}")
+            await desk.run(order, min(operations, PORTION // 2 - 100), run_id=f"watched-{turn}")
             start = time.perf_counter()
-            await watch(reader, int(time.time() * 1000), settings, readings)
+            while not await watch(reader, desk.engine.outbox, int(time.time() * 1000), settings, tallies):
+                pass
             looks.append(time.perf_counter() - start)
-    return {"seconds": max(looks), "counting_s": counted}
+        start = time.perf_counter()
+        await present(reader, int(time.time() * 1000), settings)
+        begun = time.perf_counter() - start
+    return {"seconds": max(looks), "counting_s": counted, "begun_s": begun}
 
 
 async def found(path: Path) -> dict[str, float]:

@@ -19,9 +19,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.settings import Settings
-from holdfast.policies import Retry
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.engine.settings import Settings
+from beforehand.policies import Retry
 
 KEYED: Final = 6
 PLAIN: Final = 1
@@ -120,7 +120,7 @@ async def work(directory: Path, runs: int, *, weigh: bool) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     names, beats = itertools.count(), itertools.count()
-    async with Holdfast(directory / "soak.db", agents=[soaked], settings=SETTINGS) as desk:
+    async with Beforehand(directory / "soak.db", agents=[soaked], settings=SETTINGS) as desk:
         active = desk.engine.active_runs
         while not stop.is_set():
             for _ in range(min(runs - len(active), runs // 4 + 1)):  # not all at the same moment
@@ -134,7 +134,7 @@ async def work(directory: Path, runs: int, *, weigh: bool) -> None:
 
 async def audit(directory: Path) -> dict[str, Any]:
     """Drive what is left until nothing goes on, and tell how every run stands."""
-    async with Holdfast(directory / "soak.db", agents=[soaked], settings=SETTINGS) as desk:
+    async with Beforehand(directory / "soak.db", agents=[soaked], settings=SETTINGS) as desk:
         journal, quiet = desk.engine.journal, 0
         while quiet < QUIET_LOOKS:
             await asyncio.sleep(BEAT_S)

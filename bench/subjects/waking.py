@@ -21,16 +21,16 @@ from typing import Any, Final
 from measure import report, settled_size
 from msgspec.structs import replace
 
-from holdfast import Deferred, Holdfast, Run, RunSuspended, agent, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.engine.environment import Environment, SystemClock, system_environment
-from holdfast.engine.recovery import Recovery
-from holdfast.engine.settings import Settings
-from holdfast.journal.host import this_host
-from holdfast.journal.sqlite.group_commit import CommitThread
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
-from holdfast.model.records import Raw
+from beforehand import Beforehand, Deferred, Run, RunSuspended, agent, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.engine.environment import Environment, SystemClock, system_environment
+from beforehand.engine.recovery import Recovery
+from beforehand.engine.settings import Settings
+from beforehand.journal.host import this_host
+from beforehand.journal.sqlite.group_commit import CommitThread
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
+from beforehand.model.records import Raw
 
 KINDS: Final = ("answer", "event", "timer")
 WOKEN: Final = 24  # of each kind: half of them are timed, half are counted
@@ -75,7 +75,7 @@ class Scene:
         real = system_environment()
         environment = Environment(self.calendar, real.rng, real.threads, real.crash)
         journal = SqliteJournal(path, parts=Parts(here=machine))
-        self.desk = Holdfast(journal, agents=[waiting], settings=QUIET, environment=environment, recover=False)
+        self.desk = Beforehand(journal, agents=[waiting], settings=QUIET, environment=environment, recover=False)
 
     async def begin(self) -> None:
         """Start every run that will be woken, until it holds no process any more."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from holdfast.agent.run import Run
-from holdfast.errors import BudgetExceeded, DecisionFailed
-from holdfast.policies import RunBudget
+from beforehand.agent.run import Run
+from beforehand.errors import BudgetExceeded, DecisionFailed
+from beforehand.policies import RunBudget
 from simulator.agents import models
 from simulator.plan import Step
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from holdfast.agent.run import Run
-from holdfast.agent.tool import Tool, tool
-from holdfast.errors import Deferred
-from holdfast.model.contract import Key, Once
-from holdfast.model.outcome import CannotTell, DidNotHappen, Happened, Outcome, Verdict
-from holdfast.model.view import Operation
+from beforehand.agent.run import Run
+from beforehand.agent.tool import Tool, tool
+from beforehand.errors import Deferred
+from beforehand.model.contract import Key, Once
+from beforehand.model.outcome import CannotTell, DidNotHappen, Happened, Outcome, Verdict
+from beforehand.model.view import Operation
 from simulator.agents.tools import ANSWERS, NETWORK, result_of, send
 from simulator.plan import Step
 

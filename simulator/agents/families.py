@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.children import ChildRun, WhenParentEnds
-from holdfast.agent.run import Run
-from holdfast.errors import ChildStopped
+from beforehand.agent.agent import Agent
+from beforehand.agent.children import ChildRun, WhenParentEnds
+from beforehand.agent.run import Run
+from beforehand.errors import ChildStopped
 from simulator.plan import Script, Step
 
 FAMILY: Final = "family"

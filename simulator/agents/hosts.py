@@ -13,13 +13,13 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from holdfast.agent.hosted import ALWAYS, HostControl, in_hosted_run, late_tool, name_calls
-from holdfast.agent.run import Run
-from holdfast.agent.tool import Tool
-from holdfast.errors import UsageError
-from holdfast.model.contract import Key
-from holdfast.model.outcome import Outcome
-from holdfast.testing.world.loop import Died
+from beforehand.agent.hosted import ALWAYS, HostControl, in_hosted_run, late_tool, name_calls
+from beforehand.agent.run import Run
+from beforehand.agent.tool import Tool
+from beforehand.errors import UsageError
+from beforehand.model.contract import Key
+from beforehand.model.outcome import Outcome
+from beforehand.testing.loop import Died
 from simulator.agents.tools import ANSWERS, write
 from simulator.plan import HostCall, Step
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agent.run import Run
-from holdfast.agent.tool import Tool, tool
-from holdfast.model.contract import Key
-from holdfast.model.outcome import Verdict
-from holdfast.model.questions import Scalar
-from holdfast.model.view import Operation
-from holdfast.policies import Gate
+from beforehand.agent.run import Run
+from beforehand.agent.tool import Tool, tool
+from beforehand.model.contract import Key
+from beforehand.model.outcome import Verdict
+from beforehand.model.questions import Scalar
+from beforehand.model.view import Operation
+from beforehand.policies import Gate
 from simulator.agents.tools import ANSWERS, NETWORK, verdict, write
 from simulator.plan import Plan, Step
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from holdfast.agent.run import Run
-from holdfast.agent.tool import Tool, tool
-from holdfast.errors import PlanError, TransactionAborted
-from holdfast.model.plan import Call, Plan, PlanStep
-from holdfast.planning.executor import PlanResult
+from beforehand.agent.run import Run
+from beforehand.agent.tool import Tool, tool
+from beforehand.errors import PlanError, TransactionAborted
+from beforehand.model.plan import Call, Plan, PlanStep
+from beforehand.planning.executor import PlanResult
 from simulator.agents.tools import ANSWERS, write
 from simulator.plan import Act, Step
 

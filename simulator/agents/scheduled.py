@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.agent import Agent, agent
-from holdfast.agent.run import Run
+from beforehand.agent.agent import Agent, agent
+from beforehand.agent.run import Run
 from simulator.agents.scripted import perform
 from simulator.agents.tools import standard_tools
 from simulator.plan import Script, Step

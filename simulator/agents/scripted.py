@@ -10,14 +10,14 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.agent.agent import Agent, agent
-from holdfast.agent.run import Run
-from holdfast.agent.tool import Tool
-from holdfast.errors import Interrupted, TransactionAborted, UnknownTool
-from holdfast.model.ids import operation_id
-from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
-from holdfast.model.secret import Secret
-from holdfast.policies import Retry
+from beforehand.agent.agent import Agent, agent
+from beforehand.agent.run import Run
+from beforehand.agent.tool import Tool
+from beforehand.errors import Interrupted, TransactionAborted, UnknownTool
+from beforehand.model.ids import operation_id
+from beforehand.model.outcome import INTERRUPTED, STOPPED, Outcome
+from beforehand.model.secret import Secret
+from beforehand.policies import Retry
 from simulator.agents import budgets, deferred, families, hosts, people, plans, timing_and_processes
 from simulator.agents.tools import standard_tools
 from simulator.agents.transactions import make_trip, name_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PATIENT: Final = Retry(attempts=100, elapsed=timedelta(hours=10))
 """A model is asked until it answers: that the tries of a process that dies again and again count is not a violation."""
 HURRY_MS: Final = 3_000
-LIFE: Final[ContextVar[Life]] = ContextVar("holdfast_simulated_life")
+LIFE: Final[ContextVar[Life]] = ContextVar("beforehand_simulated_life")
 """The process in which the code runs that looks."""
 
 
@@ -56,7 +56,7 @@ class Ears:
         return f"heard {', '.join(told)}"
 
 
-EARS: Final[ContextVar[Ears]] = ContextVar("holdfast_simulated_ears")
+EARS: Final[ContextVar[Ears]] = ContextVar("beforehand_simulated_ears")
 """What the branch has heard in which another agent goes on."""
 
 

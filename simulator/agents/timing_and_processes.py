@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
-from holdfast.agent.run import Run
-from holdfast.agent.tool import Tool, tool
-from holdfast.model.contract import Key, Natural
-from holdfast.model.outcome import Outcome, Verdict
-from holdfast.model.view import Operation
-from holdfast.policies import Retry
-from holdfast.testing.world.loop import Died
+from beforehand.agent.run import Run
+from beforehand.agent.tool import Tool, tool
+from beforehand.model.contract import Key, Natural
+from beforehand.model.outcome import Outcome, Verdict
+from beforehand.model.view import Operation
+from beforehand.policies import Retry
+from beforehand.testing.loop import Died
 from simulator.agents.tools import ANSWERS, BUSY, NETWORK, REFUSED, TIMEOUT, verdict, write
 from simulator.plan import Step
 from simulator.services.service import CATALOGUE

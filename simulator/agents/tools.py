@@ -7,14 +7,14 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
-from holdfast.agent.tool import Tool, tool
-from holdfast.engine.current_operation import current_operation
-from holdfast.errors import KeyInProgress, NotSent, Rejected
-from holdfast.model.contract import Key, Natural
-from holdfast.model.outcome import Conflict, DidNotHappen, Happened, Verdict
-from holdfast.model.secret import Secret
-from holdfast.model.view import Operation
-from holdfast.policies import Retry
+from beforehand.agent.tool import Tool, tool
+from beforehand.engine.current_operation import current_operation
+from beforehand.errors import KeyInProgress, NotSent, Rejected
+from beforehand.model.contract import Key, Natural
+from beforehand.model.outcome import Conflict, DidNotHappen, Happened, Verdict
+from beforehand.model.secret import Secret
+from beforehand.model.view import Operation
+from beforehand.policies import Retry
 from simulator.services.deferred import Application
 from simulator.services.service import Effect, Reply, Request
 
@@ -46,7 +46,7 @@ class Network(Protocol):
         ...
 
 
-NETWORK: Final[ContextVar[Network]] = ContextVar("holdfast_simulated_network")
+NETWORK: Final[ContextVar[Network]] = ContextVar("beforehand_simulated_network")
 
 
 async def write(service: str, *, keyed: bool = False, marked: bool = False, **arguments: str) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from holdfast.agent.run import Run
-from holdfast.agent.tool import Tool, tool
-from holdfast.agent.transactions import Held, Transaction
-from holdfast.errors import TransactionAborted
-from holdfast.model.contract import Key, Natural
-from holdfast.model.outcome import Outcome, Verdict
-from holdfast.model.view import Operation
+from beforehand.agent.run import Run
+from beforehand.agent.tool import Tool, tool
+from beforehand.agent.transactions import Held, Transaction
+from beforehand.errors import TransactionAborted
+from beforehand.model.contract import Key, Natural
+from beforehand.model.outcome import Outcome, Verdict
+from beforehand.model.view import Operation
 from simulator.agents.tools import ANSWERS, NETWORK, verdict, write
 from simulator.plan import Step
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.model import records as r
-from holdfast.model.commands import Verdict
-from holdfast.model.ids import operation_id
-from holdfast.model.outcome import DECLINED, EXPIRED, Outcome
+from beforehand.model import records as r
+from beforehand.model.commands import Verdict
+from beforehand.model.ids import operation_id
+from beforehand.model.outcome import DECLINED, EXPIRED, Outcome
 from simulator.agents.people import GATED, asks
 from simulator.people.approvers import HARDLY_MS, Word
 from simulator.services.service import Request
@@ -111,7 +111,7 @@ class Approvals:
                 self._ruled(operation_id(run, step), record)
             case r.OperationParked(step=step, asks=digest) if digest:
                 self._asked(operation_id(run, step), record)
-            case r.ApprovalGranted() | r.ApprovalRefused() | r.ArgumentsEdited() | r.ResultGiven():
+            case r.ApprovalGranted() | r.ApprovalRefused() | r.ArgumentsEdited() | r.ResultGiven() | r.Resolved():
                 self._word(operation_id(run, record.step), record)
             case r.Reobserved(step=step, observed=observed):
                 self._seen(operation_id(run, step), observed)
@@ -129,9 +129,11 @@ class Approvals:
             case _:
                 return
 
-    def _word(self, name: str, record: Verdict) -> None:
+    def _word(self, name: str, record: Verdict | r.Resolved) -> None:
         """A person's word is on record."""
         match record:
+            case r.Resolved():
+                self._ordered(name, record)
             case r.ApprovalGranted():
                 self._granted(name, record)
             case r.ApprovalRefused():
@@ -213,6 +215,14 @@ class Approvals:
         known.ended = "declined"
         self._reached("declined")
 
+    def _ordered(self, name: str, record: r.Resolved) -> None:
+        """A person has it sent again: the yes before was for what has been sent, and a no before was not to this."""
+        known = self._known.get(name)
+        if not record.orders or known is None or not (known.consumed or known.ended):
+            return
+        known.asks, known.allowed, known.ended, known.yes, known.consumed = "", "", "", {}, False
+        self._reached("to be asked again, as a person orders it")
+
     def _edited(self, name: str, record: r.ArgumentsEdited) -> None:
         """Other arguments stand on record: those of the person who is named, and no other person's approval is left."""
         known, changes = self._known[name], msgspec.json.decode(record.changes)
@@ -271,11 +281,11 @@ class Approvals:
         known.shown = known.observed
 
     def _allowed(self, name: str, known: _Asked, record: r.AttemptStarted) -> None:
-        """It was permitted beforehand; `Permits` checks that the permission covers it."""
+        """It was permitted in advance; `Permits` checks that the permission covers it."""
         if known.people > 1 or self._calls[name][0] == "wire" or known.ended:
             self._broken(LIVE, f"{name} leaves on the permission {record.standing}, and two people have to say yes")
         known.asks, known.allowed, known.yes = record.approval, record.standing, {}
-        self._reached("allowed beforehand")
+        self._reached("allowed in advance")
 
     def _lacks(self, name: str, known: _Asked, record: r.AttemptStarted) -> str:
         if known.ended:

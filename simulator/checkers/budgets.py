@@ -16,14 +16,14 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from holdfast.journal.record_codec import decode
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.model.run_history import RunHistory
-from holdfast.model.shared_use import PREFIX, TREE
-from holdfast.model.usage import Usage
-from holdfast.policies import RunBudget
-from holdfast.testing.world.loop import Actor
+from beforehand.journal.record_codec import decode
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.model.run_history import RunHistory
+from beforehand.model.shared_use import PREFIX, TREE
+from beforehand.model.usage import Usage
+from beforehand.policies import RunBudget
+from beforehand.testing.loop import Actor
 from simulator.processes.budgeting import stopped_at_budget
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Budgets:
             return
         self._charge_effects(run, record)
         match record:
-            case r.DecisionStarted() | r.ShadowStarted():
+            case r.DecisionStarted():
                 self._settle(account, record.step, record.before)
                 self._check_model_call(run, account, record)
                 call = Call(record.reserved, record.shared)
@@ -200,7 +200,7 @@ class Budgets:
         if account.stopped == "budget" and account.raises == raises:
             self._raising[run] = self._world.now_ms()
 
-    def _check_model_call(self, run: str, account: Account, record: r.DecisionStarted | r.ShadowStarted) -> None:
+    def _check_model_call(self, run: str, account: Account, record: r.DecisionStarted) -> None:
         """No limit is reached before this call: neither of the run, nor of what it shares."""
         for limit in OF_MODELS:
             most, taken = account.most(limit), account.taken(limit)

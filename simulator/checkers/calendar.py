@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from holdfast.queues.firing_times import Schedule
+from beforehand.queues.firing_times import Schedule
 
 MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * MINUTE_MS

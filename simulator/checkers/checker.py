@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.journal.port import Write
-from holdfast.journal.record_codec import decode
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.model.outcome import Outcome
-from holdfast.testing.world.disk import Backup
-from holdfast.testing.world.loop import Actor
+from beforehand.journal.port import Write
+from beforehand.journal.record_codec import decode
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.model.outcome import Outcome
+from beforehand.testing.loop import Actor
+from beforehand.testing.world.disk import Backup
 from simulator.checkers.approvals import Approvals, arguments_in
 from simulator.checkers.budgets import Budgets
 from simulator.checkers.deferred import Answers
@@ -410,7 +410,6 @@ class Checker:
         await self.hosts.at_the_end()
         self.schedules.at_the_end()
         await self.budgets.at_the_end()
-        await self.models.at_the_end()
         await self.families.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
@@ -419,7 +418,7 @@ class Checker:
         await check_records(self._world.journal, self._acknowledged, self.broken)
         if any(self._canary in part for part in self._world.journal.everything()):
             self.leaked("the journal")
-        for accident in self._world.loop.accidents:
+        for accident in self._world.accidents:
             self.broken(19, f"an unhandled error: {accident}")
 
     def _at_the_end_of_operations(self) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.model import records as r
-from holdfast.model.contradiction import contradiction_stream
-from holdfast.model.ids import operation_id
-from holdfast.model.outcome import PENDING, Outcome, PendingEffect
-from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.loop import Actor
+from beforehand.model import records as r
+from beforehand.model.contradiction import contradiction_stream
+from beforehand.model.ids import operation_id
+from beforehand.model.outcome import PENDING, Outcome, PendingEffect
+from beforehand.testing.clock import EPOCH_MS
+from beforehand.testing.loop import Actor
 from simulator.agents.deferred import ASYNCHRONOUS
 from simulator.services.deferred import ANSWERED, Application, Message
 from simulator.services.service import Effect

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from simulator.agents.families import DEADLINE
 
 if TYPE_CHECKING:

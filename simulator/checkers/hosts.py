@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.model.run_history import REFUSED
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.model.run_history import REFUSED
 from simulator.agents.hosts import LATE
 from simulator.services.service import Effect
 

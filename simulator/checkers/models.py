@@ -12,24 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.errors import ModelError
-from holdfast.journal.entry_codec import read
-from holdfast.model import records as r
-from holdfast.model.shadow_calls import ANSWERS, CALLS, NOT_ASKED, ShadowAnswered, ShadowAsked
-from holdfast.queues.call_limits import ModelLimit
-from holdfast.queues.limits import TenantLimits
-from holdfast.testing.world.loop import Actor
-from simulator.agents.models import COMPARED, SHADOW, TABLES, Answer, answering
+from beforehand.errors import ModelError
+from beforehand.model import records as r
+from beforehand.queues.call_limits import ModelLimit
+from beforehand.queues.limits import TenantLimits
+from beforehand.testing.loop import Actor
+from simulator.agents.models import ROUTES, Answer
 from simulator.plan import HOLDS_UP
 
 if TYPE_CHECKING:
     from simulator.world import World
 
 LIMITS: Final = 25
-SUMS: Final = 30
 ROUTE: Final = 33
-REFUSALS: Final = ("unreachable", "asks_to_wait", "wrong")
-"""The faults of a call that used nothing."""
 QUICK_MS: Final = 2_000
 """So long after its permit a call has begun, where nothing holds its process up; and so long after its end it is known
 what it has used."""
@@ -72,10 +67,6 @@ class Models:
         self._world = world
         self._broken = broken
         self._calls: Final[list[ModelCall]] = []
-        self._shadows: Final[dict[tuple[str, str], ModelCall]] = {}
-        """The calls of shadows, by run and name."""
-        self._reserved: Final[set[tuple[str, str]]] = set()
-        """The shadows that have reserved and that no process has asked since."""
         self._first: dict[tuple[str, str], str] = {}
         """The model that a run asks first by a route that is shared."""
         self._answers: dict[tuple[str, str], bytes] = {}
@@ -95,34 +86,13 @@ class Models:
         self._check_alone(call, route)
         self._check_route(call, route)
         self._calls.append(call)
-        with self._ending(call):
-            try:
-                yield call
-            except ModelError as error:
-                if error.retry_after:
-                    self._leave_alone(call, route, round(error.retry_after * 1000))
-                raise
-
-    @contextmanager
-    def shadowing(self, actor: Actor, run: str, name: str, model: str) -> Generator[ModelCall]:
-        """A process asks a shadow: once beside a decision, whatever becomes of it."""
-        call = ModelCall(actor, run, name, model, "", self._world.now_ms(), asyncio.current_task())
-        if (run, name) in self._shadows:
-            self._broken(ROUTE, f"{run}/{name} is asked a second time")
-        self._shadows[run, name] = call
-        self._reserved.discard((run, name))
-        self._reached("a shadow is asked")
-        with self._ending(call):
-            yield call
-
-    @contextmanager
-    def _ending(self, call: ModelCall) -> Generator[None]:
-        """Tell of a call, and note how it ends."""
-        self._world.tell(call.actor, f"asks {call.model} for {call.run}/{call.name}")
+        self._world.tell(actor, f"asks {model} for {run}/{name}")
         try:
-            yield
+            yield call
         except ModelError as error:
             call.failed = error.code
+            if error.retry_after:
+                self._leave_alone(call, route, round(error.retry_after * 1000))
             raise
         except OSError:
             call.failed = "unavailable"
@@ -177,7 +147,7 @@ class Models:
         """A service asks not to be called. Of a model with a limit every process knows it; of a route, the route."""
         now = self._world.now_ms()
         alone = Alone(call.actor, now, now + wait_ms, self._world.boot)
-        if len(TABLES[route]) > 1:
+        if len(ROUTES[route]) > 1:
             self._alone[call.actor, route, call.model] = alone
         elif list(self._limits_of(call)):
             self._alone[(call.model,)] = alone
@@ -203,7 +173,7 @@ class Models:
     # --- routes ----------------------------------------------------------------------------------------------
 
     def _check_route(self, call: ModelCall, route: str) -> None:
-        models, kind = answering(route), route.removesuffix(COMPARED)
+        models = ROUTES[route]
         table = {one.shown: one for one in models}
         if call.model not in table:
             self._broken(ROUTE, f"{call.run}/{call.name} asks {call.model}, which is not in its route {route}")
@@ -211,12 +181,12 @@ class Models:
         # A run that was suspended meanwhile asks in a new task, and its decision begins anew.
         tries = [one for one in self._calls if one.task is call.task and one.name == call.name]
         healthy = {name for name in table if not self._may_be_paused(call.actor, name)}
-        if not tries and kind == "shared" and len(healthy) == len(table):
+        if not tries and route == "shared" and len(healthy) == len(table):
             first = self._first.setdefault((call.run, route), call.model)
             self._reached(f"a share asks {call.model} first")
             if first != call.model:
                 self._broken(ROUTE, f"{call.run}/{call.name} asks {call.model} first, and its run had asked {first}")
-        if not tries and kind in {"in order", "seldom"} and table[call.model] is not models[0]:
+        if not tries and route in {"in order", "seldom"} and table[call.model] is not models[0]:
             if models[0].shown in healthy:
                 self._broken(ROUTE, f"{call.run}/{call.name} asks {call.model} first, and the first model was healthy")
             self._reached("a model whose breaker is open is not asked")
@@ -239,10 +209,6 @@ class Models:
 
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
-        if isinstance(record, r.ShadowStarted):
-            self._reserved.add((run, record.step.rpartition("/")[2]))
-        if isinstance(record, r.ReservationSettled) and record.step.endswith(f" {SHADOW}"):
-            self._check_settled(run, record)
         if not isinstance(record, r.DecisionRecorded) or record.function != "ask_route":
             return
         if record.status != "succeeded":
@@ -256,36 +222,6 @@ class Models:
         if not any((one.run, one.name, one.model, one.failed) == (run, name, answer.by, "") for one in self._calls):
             self._broken(ROUTE, f"{run}/{record.step} has an answer of {answer.by}, which was not asked")
         self._reached(f"{answer.by} answers")
-
-    # --- shadows ---------------------------------------------------------------------------------------------
-
-    def _check_settled(self, run: str, record: r.ReservationSettled) -> None:
-        """What a shadow call had reserved is given back only where its model has used nothing."""
-        name, used = record.step.rpartition("/")[2], record.usage
-        call = self._shadows.get((run, name))
-        if call is None or (run, name) in self._reserved:  # a process that reserves may find that another one asked
-            self._reached("a shadow call is given back before it is made")
-            if not used.refused:
-                self._broken(SUMS, f"{run}/{record.step} is settled as used, and its model was not asked")
-        elif used.refused and call.fault not in REFUSALS:
-            self._broken(SUMS, f"{run}/{record.step} is given back, and its model was asked")
-        elif used.input_tokens and used.input_tokens != call.tokens:
-            self._broken(SUMS, f"{run}/{record.step} is settled with {used.input_tokens} of {call.tokens} tokens")
-
-    async def at_the_end(self) -> None:
-        """Every call of a shadow is on record, and none that was skipped was made."""
-        asked = [read(entry, ShadowAsked) for entry in await self._world.journal.entries(CALLS)]
-        known = {(one.run, one.call.rpartition("/")[2]) for one in asked}
-        for run, name in self._shadows.keys() - known:
-            self._broken(ROUTE, f"{run}/{name} was asked, and that is not on record")
-        for entry in await self._world.journal.entries(ANSWERS):
-            answered = read(entry, ShadowAnswered)
-            name = f"{answered.step} {answered.model}".rpartition("/")[2]
-            self._reached("a shadow is skipped" if answered.code in NOT_ASKED else "a shadow answers or fails")
-            if (answered.run, name) not in known:
-                self._broken(ROUTE, f"{answered.run}/{name} has an answer on record, and was not asked")
-            if answered.code in NOT_ASKED and (answered.run, name) in self._shadows:
-                self._broken(ROUTE, f"{answered.run}/{name} was asked, and its record says that it was skipped")
 
     def _reached(self, what: str) -> None:
         self._world.reach.endings[f"model: {what}"] += 1

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.model.plan import Chosen
-from holdfast.planning.executor import PlanResult
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.model.plan import Chosen
+from beforehand.planning.executor import PlanResult
 from simulator.agents.plans import name_of
 from simulator.plan import Act, Step
 from simulator.services.service import Effect, Request

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
 from simulator.agents.timing_and_processes import POISON
 from simulator.services.service import Request
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from holdfast.model import records as r
-from holdfast.queues.limits import DeclaredLimits, TenantLimits
-from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.loop import Actor
+from beforehand.model import records as r
+from beforehand.queues.limits import DeclaredLimits, TenantLimits
+from beforehand.testing.clock import EPOCH_MS
+from beforehand.testing.loop import Actor
 from simulator.processes.queue_history import Line, QueueFiles, QueueStore
 from simulator.services.service import Request
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from holdfast.journal.record_codec import decode
-from holdfast.journal.run_log import genesis, verify_chain
-from holdfast.model import records as r
-from holdfast.model.run_history import RunHistory
-from holdfast.testing.world.loop import Actor
+from beforehand.journal.record_codec import decode
+from beforehand.journal.run_log import genesis, verify_chain
+from beforehand.model import records as r
+from beforehand.model.run_history import RunHistory
+from beforehand.testing.loop import Actor
 
 if TYPE_CHECKING:
-    from holdfast.testing.world.disk import Store
-    from holdfast.testing.world.files import Files
+    from beforehand.testing.world.disk import Store
+    from beforehand.testing.world.files import Files
 
 
 class Standing:
@@ -138,7 +138,7 @@ def _both_open(recorded: str, listed: str) -> bool:
 # --- replay -----------------------------------------------------------------------------------------------------------
 
 
-PLACE: Final[ContextVar[tuple[str, int]]] = ContextVar("holdfast_simulated_place")
+PLACE: Final[ContextVar[tuple[str, int]]] = ContextVar("beforehand_simulated_place")
 """The run and the place in its script where agent code is; nothing where the runtime itself is at work."""
 
 

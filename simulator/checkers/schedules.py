@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.journal.port import Firing, LastFiring
-from holdfast.model import records as r
-from holdfast.queues.firing_times import Schedule
-from holdfast.queues.schedules import ScheduleEntry
-from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.loop import Actor
+from beforehand.journal.port import Firing, LastFiring
+from beforehand.model import records as r
+from beforehand.queues.firing_times import Schedule
+from beforehand.queues.schedules import ScheduleEntry
+from beforehand.testing.clock import EPOCH_MS
+from beforehand.testing.loop import Actor
 from simulator.checkers.calendar import due
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.policies import milliseconds
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.policies import milliseconds
 from simulator.agents.timing_and_processes import LIMIT, PATIENCE
 from simulator.services.service import Effect
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from holdfast.errors import TransactionAborted
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.testing.world.loop import Actor
+from beforehand.errors import TransactionAborted
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.testing.loop import Actor
 from simulator.agents.transactions import CONFIRMS, HELD, UNDOES
 from simulator.services.service import Effect, Request
 

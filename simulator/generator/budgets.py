@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from msgspec.structs import replace
 
-from holdfast.policies import RunBudget
-from holdfast.queues.limits import DeclaredLimits, SharedBudget
-from holdfast.testing.clock import EPOCH_MS
+from beforehand.policies import RunBudget
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
+from beforehand.testing.clock import EPOCH_MS
 from simulator.agents.budgets import QUERY, QUERY_FAULTS
 from simulator.generator.calls import dice
 from simulator.generator.queues import TENANTS

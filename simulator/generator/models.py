@@ -7,18 +7,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.queues.call_limits import ModelLimit
-from holdfast.queues.limits import DeclaredLimits, TenantLimits
+from beforehand.queues.call_limits import ModelLimit
+from beforehand.queues.limits import DeclaredLimits, TenantLimits
 from simulator.agents.budgets import QUERY
-from simulator.agents.models import COMPARED, MODEL_FAULTS, MODELS, ROUTES, SHADOW
+from simulator.agents.models import MODEL_FAULTS, MODELS, ROUTES
 from simulator.generator.calls import dice
 from simulator.generator.queues import TENANTS
 from simulator.plan import HOLDS_UP, Fault, Plan, Script, Step
 
 ROUTED: Final = 7_000_000
 """The first seed of a plan in which runs ask models by their names."""
-SHADOWED: Final = 8_000_000
-"""The first seed of a plan in which most of these questions are asked of a shadow, too."""
 
 
 def with_models(plan: Plan, seed: int) -> Plan:
@@ -86,22 +84,10 @@ def _limited(limits: DeclaredLimits, models: dict[str, ModelLimit], shares: dict
     return replace(limits, models=models, tenants=tenants)
 
 
-def with_shadows(plan: Plan, seed: int) -> Plan:
-    """The plan of a seed with models; routes compare a shadow, beside which much goes wrong, too."""
-    chance = dice("shadows", seed)
-
-    def compared(step: Step) -> Step:
-        drawn = chance.random() < 0.8
-        return replace(step, route=f"{step.route}{COMPARED}") if step.route and drawn else step
-
-    scripts = tuple(replace(one, steps=tuple(map(compared, one.steps))) for one in plan.scripts)
-    return replace(plan, scripts=scripts, faults=plan.faults + _faults(chance, (SHADOW,)))
-
-
-def _faults(chance: random.Random, models: tuple[str, ...] = MODELS) -> tuple[Fault, ...]:
+def _faults(chance: random.Random) -> tuple[Fault, ...]:
     """Each model has a time of its own in which much goes wrong, and beyond it little does."""
     found: list[Fault] = []
-    for model in models:
+    for model in MODELS:
         kinds, rate, first = chance.sample(MODEL_FAULTS, 3), chance.choice((0.1, 0.4)), chance.randrange(1, 15)
         kinds += ["asks_to_wait"] * chance.randrange(2)
         for call in range(1, 50):

@@ -61,7 +61,7 @@ def _gated(chance: random.Random, number: int, group: int) -> Step:
 
 
 def permits_of(chance: random.Random) -> tuple[Permit, ...]:
-    """Now and then a person permits beforehand what people would be asked about: seldom more than once."""
+    """Now and then a person permits in advance what people would be asked about: seldom more than once."""
     return tuple(_permit(chance) for _ in range(chance.choice((1, 1, 2)))) if chance.random() < 0.08 else ()
 
 

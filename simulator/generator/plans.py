@@ -18,7 +18,7 @@ from simulator.generator.deferred import (
 )
 from simulator.generator.families import FAMILIES, with_families
 from simulator.generator.hosts import HOSTED, with_hosts
-from simulator.generator.models import ROUTED, SHADOWED, with_models, with_shadows
+from simulator.generator.models import ROUTED, with_models
 from simulator.generator.people import (
     of_compensations,
     of_people,
@@ -34,7 +34,7 @@ from simulator.generator.people import (
     with_rests,
 )
 from simulator.generator.processes import of_timing, with_insisting, with_processes, with_timing
-from simulator.generator.queues import QUEUED, with_queues
+from simulator.generator.queues import LIMITED, QUEUED, with_queues
 from simulator.generator.schedules import SCHEDULED, with_schedules
 from simulator.plan import EXTRAS, KINDS, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from simulator.services.service import CATALOGUE
@@ -73,15 +73,19 @@ RESTORE_FAULTS: Final = ("backup", "restore")
 """What may become of the journal as a whole."""
 
 
+RANGES: Final[Mapping[str, int]] = {
+    "ordinary": 0, "hosts": HOSTED, "queues": QUEUED, "limits": LIMITED, "schedules": SCHEDULED, "budgets": BUDGETED,
+    "families": FAMILIES, "models": ROUTED,
+}  # fmt: skip
+"""Each kind of plan has a range of seeds of its own, which begins here."""
+
+
 def draw(seed: int) -> Plan:
     """The plan of a seed. From `HOSTED` on its agents call hosts, and from `QUEUED` on some runs are submitted.
 
     From `SCHEDULED` on schedules submit some, from `BUDGETED` on they have budgets, from `FAMILIES` on runs start
-    others, from `ROUTED` on they ask models that have limits, and from `SHADOWED` on shadows beside them.
+    others, and from `ROUTED` on they ask models that have limits.
     """
-    if seed >= SHADOWED:
-        models = with_models(with_budgets(with_queues(_drawn(seed - SHADOWED), seed), seed), seed)
-        return with_shadows(models, seed)
     if seed >= ROUTED:
         return with_models(with_budgets(with_queues(_drawn(seed - ROUTED), seed), seed), seed)
     if seed >= FAMILIES:

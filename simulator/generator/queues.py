@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.queues.call_limits import CallLimit, ServiceLimit
-from holdfast.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
+from beforehand.queues.call_limits import CallLimit, ServiceLimit
+from beforehand.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
 from simulator.agents.hosts import LATE
 from simulator.generator.calls import dice
 from simulator.plan import KINDS, Declaration, Fault, Plan, QueueOrder, Script, Step, Submission
@@ -174,7 +174,6 @@ def _queue(chance: random.Random) -> QueueLimits:
         min(per_key, top),
         chance.choice((100_000, 100_000, 1, 2, 4)),
         chance.choice((1, 1_000, _MINUTE, 10 * _MINUTE)),
-        preempt=concurrency in {1, 3},  # not drawn, so that the plans of older seeds stay as they were
     )
 
 

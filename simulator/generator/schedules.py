@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.queues.firing_times import MissedRule, Schedule
-from holdfast.testing.clock import EPOCH_MS
+from beforehand.queues.firing_times import MissedRule, Schedule
+from beforehand.testing.clock import EPOCH_MS
 from simulator.agents.scheduled import SCHEDULED as AGENT
 from simulator.agents.scheduled import Round
 from simulator.generator.calls import dice

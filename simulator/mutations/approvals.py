@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.errors import UsageError
-from holdfast.model import records as r
-from holdfast.model.decision.evidence import Case
+from beforehand.errors import UsageError
+from beforehand.model import records as r
+from beforehand.model.decision.evidence import Case
 from simulator.mutations.mutation import Mutant, always
 
 
@@ -62,6 +62,11 @@ def one_name_is_two(steps: Any) -> Any:
         return approved(approved(operation, record, boot), record, boot)
 
     return {**steps, r.ApprovalGranted: twice}
+
+
+def needed_none(_original: Any) -> Any:
+    """It is forgotten that a person had to allow it."""
+    return property(lambda _self: False)
 
 
 def no_means_yes(original: Any) -> Any:
@@ -192,108 +197,116 @@ APPROVALS: Final = (
     Mutant(
         "gate not asked",
         "gates are not evaluated",
-        "holdfast.engine.situation:_gate_wanted",
+        "beforehand.engine.situation:_gate_wanted",
         always(False),
     ),
-    Mutant("approval unbound", "a yes to one call approves every call", "holdfast.model.ids:approval_digest", unbound),
+    Mutant(
+        "approval unbound", "a yes to one call approves every call", "beforehand.model.ids:approval_digest", unbound
+    ),
     Mutant(
         "approval not compared",
         "what was approved is not compared with what would be sent",
-        "holdfast.model.decision.send_rules:_approved",
+        "beforehand.model.decision.send_rules:_approved",
         whatever_was_asked,
     ),
     Mutant(
         "approval for ever",
         "the end of an approval is ignored",
-        "holdfast.model.decision.send_rules:_approved",
+        "beforehand.model.decision.send_rules:_approved",
         for_ever,
     ),
     Mutant(
         "approval for ever once begun",
         "a yes that was asked for again after an attempt never ends",
-        "holdfast.model.decision.send_rules:_approved",
+        "beforehand.model.decision.send_rules:_approved",
         once_begun_for_ever,
     ),
     Mutant(
         "one approver counts twice",
         "a person who says yes counts twice",
-        "holdfast.model.transitions:_APPLY",
+        "beforehand.model.transitions:_APPLY",
         one_name_is_two,
     ),
-    Mutant("a no means yes", "a decline lets it be sent", "holdfast.engine.approvals:verdict_of", no_means_yes),
-    Mutant("a no is lost", "a decline is recorded and lost", "holdfast.engine.approvals:verdict_of", no_is_lost),
+    Mutant("a no means yes", "a decline lets it be sent", "beforehand.engine.approvals:verdict_of", no_means_yes),
+    Mutant("a no is lost", "a decline is recorded and lost", "beforehand.engine.approvals:verdict_of", no_is_lost),
     Mutant(
         "approval not consumed",
         "the record of an attempt does not carry the yes",
-        "holdfast.engine.executor:_started",
+        "beforehand.engine.executor:_started",
         not_in_the_record,
+    ),
+    Mutant(
+        "one yes for any number of sends",
+        "what a person orders to send again is sent under the yes that it had",
+        "beforehand.model.operation:OperationState.needed_yes",
+        needed_none,
     ),
     Mutant(
         "too late is in time",
         "a yes after the time counts",
-        "holdfast.model.operation:Approval.expired",
+        "beforehand.model.operation:Approval.expired",
         always(False),
     ),
     # What they would rather send, and what they answer themselves.
     Mutant(
         "an edit is not sent",
         "changes are recorded, and the call is sent without them",
-        "holdfast.engine.approvals:edited_intent",
+        "beforehand.engine.approvals:edited_intent",
         as_it_was_called,
     ),
     Mutant(
         "edited and unasked",
         "what was changed is sent without a yes to it",
-        "holdfast.model.decision.send_rules:_approved",
+        "beforehand.model.decision.send_rules:_approved",
         edits_need_no_yes,
     ),
     Mutant(
         "an editor approves",
         "who edited the arguments approves them",
-        "holdfast.model.operation:OperationState.proposers",
+        "beforehand.model.run_history:RunHistory.proposers",
         always(()),
     ),
     Mutant(
         "answered and sent",
         "a person's answer is taken for a yes",
-        "holdfast.model.transitions:_APPLY",
+        "beforehand.model.transitions:_APPLY",
         answered_and_sent,
     ),
-    # What they allow beforehand.
+    # What they allow in advance.
     Mutant(
         "any call fits",
         "the scope of a permission is ignored",
-        "holdfast.engine.approvals:_fitting",
+        "beforehand.engine.approvals:_fitting",
         any_call_fits,
     ),
     Mutant(
         "uses not counted",
         "a permission is used as often as one likes",
-        "holdfast.engine.approvals:use_post",
+        "beforehand.engine.approvals:use_post",
         not_counted,
     ),
     Mutant(
         "counted side by side",
         "two uses of a permission see the same sum",
-        "holdfast.engine.approvals:use_post",
+        "beforehand.engine.approvals:use_post",
         counted_side_by_side,
     ),
     Mutant(
         "bounds ignored",
         "more is spent than a permission allows",
-        "holdfast.engine.approvals:why_not",
+        "beforehand.engine.approvals:why_not",
         boundless,
     ),
     Mutant(
         "permission for ever",
         "the end of a permission is ignored",
-        "holdfast.engine.approvals:why_not",
+        "beforehand.engine.approvals:why_not",
         endless,
     ),
     Mutant(
         "revocation ignored",
         "a revoked permission still approves calls",
-        "holdfast.engine.approvals:why_not",
+        "beforehand.engine.approvals:why_not",
         irrevocable,
     ),
 )

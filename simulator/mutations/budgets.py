@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.model.usage import Usage
+from beforehand.model.usage import Usage
 from simulator.generator.budgets import BUDGETED
 from simulator.mutations.mutation import Mutant, always, never_mind
 
@@ -96,77 +96,77 @@ BUDGET_BUGS: Final = (
     Mutant(
         "lost calls used nothing",
         "what a call reserved is released although its process is gone and it may have been answered",
-        "holdfast.model.run_budget:BudgetState.settle",
+        "beforehand.model.run_budget:BudgetState.settle",
         lost_calls_used_nothing,
         from_seed=BUDGETED,
     ),
     Mutant(
         "reservations not counted",
         "calls that are under way leave room for others",
-        "holdfast.model.run_budget:BudgetState.reserved",
+        "beforehand.model.run_budget:BudgetState.reserved",
         always(0),
         from_seed=BUDGETED,
     ),
     Mutant(
         "effects counted at their end",
         "an effect that is under way or unknown leaves room for another one",
-        "holdfast.model.run_budget:is_effect",
+        "beforehand.model.run_budget:is_effect",
         effects_counted_at_their_end,
         from_seed=BUDGETED,
     ),
     Mutant(
         "shared limits not compared",
         "the commit that reserves does not compare what other runs have taken",
-        "holdfast.journal.backend_rules:charged",
+        "beforehand.journal.backend_rules:charged",
         compared_outside,
         from_seed=BUDGETED,
     ),
     Mutant(
         "shared reservations kept",
         "a call that has ended keeps what it reserved of shared budgets",
-        "holdfast.model.shared_use:_charges",
+        "beforehand.model.shared_use:_charges",
         reservations_kept,
         from_seed=BUDGETED,
     ),
     Mutant(
         "shared effects not compared",
         "an effect begins although other runs have taken all that a shared budget permits",
-        "holdfast.engine.active_run.log:SharedLimits.compared",
+        "beforehand.engine.active_run.log:SharedLimits.compared",
         effects_uncompared,
         from_seed=BUDGETED,
     ),
     Mutant(
         "shared effects kept",
         "an effect that did not happen keeps its place in shared budgets",
-        "holdfast.model.shared_use:operation_charges",
+        "beforehand.model.shared_use:operation_charges",
         effects_kept,
         from_seed=BUDGETED,
     ),
     Mutant(
         "days of another zone",
         "a shared budget begins anew at midnight in UTC",
-        "holdfast.queues.zones:day_of",
+        "beforehand.queues.zones:day_of",
         days_of_utc,
         from_seed=BUDGETED,
     ),
     Mutant(
         "a raise wakes nothing",
         "a run whose budget was raised stays stopped",
-        "holdfast.engine.commands:_raised",
+        "beforehand.engine.commands:_raised",
         not_reopened,
         from_seed=BUDGETED,
     ),
     Mutant(
         "a raise during the release",
         "a command that comes while a stopped run is released is never applied",
-        "holdfast.engine.run_driver:_release_stopped",
+        "beforehand.engine.run_driver:_release_stopped",
         released_unseen,
         from_seed=BUDGETED,
     ),
     Mutant(
         "other limits wake nothing",
         "runs that wait for a shared budget do not see that it was raised",
-        "holdfast.engine.shared_budgets:wake_waiting",
+        "beforehand.engine.shared_budgets:wake_waiting",
         never_mind,
         from_seed=BUDGETED,
     ),

@@ -1,6 +1,6 @@
 """Planted bugs: each takes one safeguard out of the product, and the simulator has to notice.
 
-`make mutants` plants them all, one process each.
+`make deep ONLY=mutants` plants them all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from simulator.mutations.budgets import BUDGET_BUGS
 from simulator.mutations.families import FAMILY_BUGS
 from simulator.mutations.fast_path import BREAKING
 from simulator.mutations.hosts import HOSTS
-from simulator.mutations.models import MODEL_BUGS, SHADOW_BUGS
+from simulator.mutations.models import MODEL_BUGS
 from simulator.mutations.operations import OPERATIONS
 from simulator.mutations.policies import POLICY
 from simulator.mutations.queues import QUEUE_BUGS
@@ -36,6 +36,5 @@ MUTANTS: Final = (
     *BUDGET_BUGS,
     *FAMILY_BUGS,
     *MODEL_BUGS,
-    *SHADOW_BUGS,
 )
 """The planted bugs, by the promise that they break."""

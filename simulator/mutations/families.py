@@ -19,7 +19,7 @@ def left_go_on(_original: Any) -> Any:
 
 def none_outlives(_original: Any) -> Any:
     """A run that completes cancels every child that it has not joined."""
-    from holdfast.engine.relatives import cancel_posts  # noqa: PLC0415 - as it is while the bug is planted
+    from beforehand.engine.relatives import cancel_posts  # noqa: PLC0415 - as it is while the bug is planted
 
     async def posts_to_left_children(active: Any) -> tuple[Any, ...]:
         children = active.history.children
@@ -55,49 +55,49 @@ FAMILY_BUGS: Final = (
     Mutant(
         "a budget of its own alone",
         "a child run uses up no budget of the runs above it",
-        "holdfast.engine.tree_budgets:tree_budgets_of",
+        "beforehand.engine.tree_budgets:tree_budgets_of",
         always({}),
         from_seed=FAMILIES,
     ),
     Mutant(
         "in flight at the first child",
         "a tree of runs does not count the model calls that were in flight when it began",
-        "holdfast.model.shared_use:SharedUse.join",
+        "beforehand.model.shared_use:SharedUse.join",
         uncounted_in_flight,
         from_seed=FAMILIES,
     ),
     Mutant(
         "time of its own",
         "a child goes on after the deadline of the run that started it",
-        "holdfast.engine.process:Process.deadline_of",
+        "beforehand.engine.process:Process.deadline_of",
         own_time,
         from_seed=FAMILIES,
     ),
     Mutant(
         "children go on",
         "the children of a run that is called off are not told",
-        "holdfast.engine.relatives:cancel_posts",
+        "beforehand.engine.relatives:cancel_posts",
         always(()),
         from_seed=FAMILIES,
     ),
     Mutant(
         "left children go on",
         "a child that its parent has not joined goes on after it",
-        "holdfast.engine.run_driver:_posts_to_left_children",
+        "beforehand.engine.run_driver:_posts_to_left_children",
         left_go_on,
         from_seed=FAMILIES,
     ),
     Mutant(
         "no child outlives its parent",
         "a child that may go on after its parent is cancelled with it",
-        "holdfast.engine.run_driver:_posts_to_left_children",
+        "beforehand.engine.run_driver:_posts_to_left_children",
         none_outlives,
         from_seed=FAMILIES,
     ),
     Mutant(
         "no word to the parent",
         "a run that waits for its child does not learn that it has ended",
-        "holdfast.engine.relatives:end_posts",
+        "beforehand.engine.relatives:end_posts",
         always(()),
         from_seed=FAMILIES,
     ),

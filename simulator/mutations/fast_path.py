@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.engine.driven_operation import DrivenOperation
-from holdfast.engine.executor import file_end
-from holdfast.engine.invoke import CallResult
-from holdfast.errors import NotSent
+from beforehand.engine.driven_operation import DrivenOperation
+from beforehand.engine.executor import file_end
+from beforehand.engine.invoke import CallResult
+from beforehand.errors import NotSent
 from simulator.mutations.mutation import Mutant, Twist
 
-WHOLE: Final = "holdfast.engine.fast_path:attempt_at_once"
-RETURN: Final = "holdfast.engine.fast_path:_record_return"
-CONDITIONS: Final = "holdfast.engine.fast_path:_awaits_something"
+WHOLE: Final = "beforehand.engine.fast_path:attempt_at_once"
+RETURN: Final = "beforehand.engine.fast_path:_record_return"
+CONDITIONS: Final = "beforehand.engine.fast_path:_awaits_something"
 
 
 def edited(old: str, new: str) -> Twist:

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Generator
 from typing import Any, Final
 
-from holdfast.agent.hosted import HostControl
-from holdfast.engine.active_run.scopes import SCOPE
+from beforehand.agent.hosted import HostControl
+from beforehand.engine.active_run.scopes import SCOPE
 from simulator.generator.hosts import HOSTED
 from simulator.mutations.mutation import Mutant, always, never_mind
 
@@ -103,84 +103,84 @@ HOSTS: Final = (
     Mutant(
         "named by tasks",
         "a call of a host is named after its tasks",
-        "holdfast.engine.active_run.scopes:Scope.hosting",
+        "beforehand.engine.active_run.scopes:Scope.hosting",
         named_by_tasks,
         from_seed=HOSTED,
     ),
     Mutant(
         "answers not recorded",
         "a host's model is asked again",
-        "holdfast.agent.hosted:HostedRun.turn",
+        "beforehand.agent.hosted:HostedRun.turn",
         asked_each_time,
         from_seed=HOSTED,
     ),
     Mutant(
         "control is a result",
         "control flow of a host counts as a success",
-        "holdfast.agent.hosted:HostedRun.call_body",
+        "beforehand.agent.hosted:HostedRun.call_body",
         control_as_result,
         from_seed=HOSTED,
     ),
     Mutant(
         "control drawn anew",
         "control flow of a host differs in a replay",
-        "holdfast.agent.hosted:HostedRun.call_body",
+        "beforehand.agent.hosted:HostedRun.call_body",
         control_anew,
         from_seed=HOSTED,
     ),
     Mutant(
         "helpers keep the run",
         "a task of the host keeps a run from being suspended",
-        "holdfast.engine.active_run.scopes:Scope.at_rest",
+        "beforehand.engine.active_run.scopes:Scope.at_rest",
         every_task_counts,
         from_seed=HOSTED,
     ),
     Mutant(
         "numbered with the host",
         "branches of agent code are numbered with tasks of the host",
-        "holdfast.engine.active_run.scopes:Scope.child",
+        "beforehand.engine.active_run.scopes:Scope.child",
         numbered_with_the_host,
         from_seed=HOSTED,
     ),
     Mutant(
         "the body is not handed over",
         "an operation never gets the body that the host brings again",
-        "holdfast.engine.steps:_supply_arguments",
+        "beforehand.engine.steps:_supply_arguments",
         nothing,
         from_seed=HOSTED,
     ),
     Mutant(
         "refusals forgotten",
         "a repeated call that was refused is sent in a replay",
-        "holdfast.engine.active_run.run:ActiveRun.note",
+        "beforehand.engine.active_run.run:ActiveRun.note",
         nothing,
         from_seed=HOSTED,
     ),
     Mutant(
         "cancelled calls made twice",
         "a call that the host cancels and makes again is sent again",
-        "holdfast.engine.steps:left_by_host",
+        "beforehand.engine.steps:left_by_host",
         always(None),
         from_seed=HOSTED,
     ),
     Mutant(
         "no patience in a replay",
         "a host that works between its calls is called diverged",
-        "holdfast.engine.active_run.waiters:Waiters._host_may_go_on",
+        "beforehand.engine.active_run.waiters:Waiters._host_may_go_on",
         always(False),
         from_seed=HOSTED,
     ),
     Mutant(
         "a cancelled turn stays",
         "a delivery that no code takes keeps all later ones waiting",
-        "holdfast.engine.active_run.replay:Replay.forgo",
+        "beforehand.engine.active_run.replay:Replay.forgo",
         stays_in_turn,
         from_seed=HOSTED,
     ),
     Mutant(
         "no time to come back",
         "a call that the host does not await is called missing",
-        "holdfast.engine.run_driver:_branches_come_back",
+        "beforehand.engine.run_driver:_branches_come_back",
         never_mind,
         from_seed=HOSTED,
     ),

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.model.usage import Usage
-from simulator.generator.models import ROUTED, SHADOWED
+from beforehand.model.usage import Usage
+from simulator.generator.models import ROUTED
 from simulator.mutations.mutation import Mutant, never_mind
 
 
@@ -97,129 +97,74 @@ def other_model_named(original: Any) -> Any:
     return record
 
 
-def given_back(original: Any) -> Any:
-    """What a shadow call had reserved is given back, whatever its model used."""
-
-    async def asked(*given: Any) -> Any:
-        return replace(await original(*given), usage=Usage(refused=True))
-
-    return asked
-
-
-def asked_by_each_process(_original: Any) -> Any:
-    """Each process asks a shadow beside the same decision."""
-    return property(lambda asked: f"{asked.run}/{asked.call} {asked.worker}")
-
-
-def any_model_answers(original: Any) -> Any:
-    """A route does not tell shadows from the models whose answers are used."""
-
-    def checked_table(models: Any) -> Any:
-        return tuple(replace(one, shadow=None) for one in original(models))
-
-    return checked_table
-
-
-SHADOW_BUGS: Final = (
-    Mutant(
-        "shadows reserve nothing",
-        "a shadow call is made whatever the budgets of its run have left",
-        "holdfast.agent.shadow_calls:_reserved",
-        never_mind,
-        from_seed=SHADOWED,
-    ),
-    Mutant(
-        "shadows are given back",
-        "a shadow call that was answered counts nothing",
-        "holdfast.agent.shadow_calls:_asked",
-        given_back,
-        from_seed=SHADOWED,
-    ),
-    Mutant(
-        "shadows of each process",
-        "a process that takes a run over asks a shadow once more",
-        "holdfast.model.shadow_calls:ShadowAsked.key",
-        asked_by_each_process,
-        from_seed=SHADOWED,
-    ),
-    Mutant(
-        "a shadow answers",
-        "the answer of a shadow is used",
-        "holdfast.loop.route_table:checked_table",
-        any_model_answers,
-        from_seed=SHADOWED,
-    ),
-)
-"""Each is looked for in the seeds in which routes ask shadows."""
-
 MODEL_BUGS: Final = (
     Mutant(
         "a permit held at a budget",
         "a run that waits for a person to raise its budget keeps others from a model",
-        "holdfast.agent.model_limits:LimitedModelCall.put_down",
+        "beforehand.agent.model_limits:LimitedModelCall.put_down",
         permit_held_at_budgets,
         from_seed=ROUTED,
     ),
     Mutant(
         "model permits of one process",
         "the limit of a model holds in each process alone",
-        "holdfast.journal.memory:MemoryJournal._counted",
+        "beforehand.journal.memory:MemoryJournal._counted",
         permits_in_each_process,
         from_seed=ROUTED,
     ),
     Mutant(
         "the first model of a route",
         "a call by a route is under the limits of its first model alone",
-        "holdfast.queues.limits:DeclaredLimits.of_call",
+        "beforehand.queues.limits:DeclaredLimits.of_call",
         first_model_alone,
         from_seed=ROUTED,
     ),
     Mutant(
         "estimates stand",
         "tokens that were used beyond their estimate do not count",
-        "holdfast.engine.call_limits:CallLimits.release_model",
+        "beforehand.engine.call_limits:CallLimits.release_model",
         tokens_unknown,
         from_seed=ROUTED,
     ),
     Mutant(
         "Retry-After of a model unheard",
         "a service that asks not to be called is called by other processes",
-        "holdfast.agent.model_limits:LimitedModelCall.slow",
+        "beforehand.agent.model_limits:LimitedModelCall.slow",
         never_mind,
         from_seed=ROUTED,
     ),
     Mutant(
         "shares drawn for each question",
         "a run belongs to the share of a model in one question, and not in the next",
-        "holdfast.loop.route:_draw",
+        "beforehand.loop.route:_draw",
         shares_drawn_anew,
         from_seed=ROUTED,
     ),
     Mutant(
         "failures of a question forgotten",
         "a model that has failed at a question is asked again, in place of another one",
-        "holdfast.loop.route:choose",
+        "beforehand.loop.route:choose",
         nothing_failed,
         from_seed=ROUTED,
     ),
     Mutant(
         "another model after any error",
         "a model is asked after an error for which it was not declared",
-        "holdfast.loop.route:choose",
+        "beforehand.loop.route:choose",
         any_error_asks_another,
         from_seed=ROUTED,
     ),
     Mutant(
         "breakers of models ignored",
         "a route asks a model whose service has asked not to be called",
-        "holdfast.loop.model_health:ModelHealth.paused",
+        "beforehand.loop.model_health:ModelHealth.paused",
         breaker_ignored,
         from_seed=ROUTED,
     ),
     Mutant(
         "another model named",
         "the record of an answer names a model that did not give it",
-        "holdfast.agent.model_decisions:_record",
+        "beforehand.agent.model_decisions:_record",
         other_model_named,
         from_seed=ROUTED,
     ),

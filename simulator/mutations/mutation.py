@@ -45,6 +45,7 @@ class Mutant(msgspec.Struct, frozen=True):
 
     A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. Every
     bug is looked for in the seeds from `from_seed` on: each kind of plan (hosts, queues, budgets) has its own range.
+    One that no seed is known to find names the `test` that does.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Mutant(msgspec.Struct, frozen=True):
     twist: Twist
     fast_only: bool = False
     from_seed: int = 0
+    test: str = ""
 
 
 @contextlib.contextmanager
@@ -82,6 +84,6 @@ def _owner(place: str) -> tuple[Any, str]:
 
 def _holders(owner: Any, name: str, original: object) -> list[Any]:
     """The owner, and every module of the product that imported the same object under that name."""
-    names = sorted(name for name in (*sys.modules,) if name.startswith("holdfast."))
+    names = sorted(name for name in (*sys.modules,) if name.startswith("beforehand."))
     modules = [sys.modules[name] for name in names]
     return [owner, *(module for module in modules if module is not owner and vars(module).get(name) is original)]

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.engine.durable_waits import event_stream
-from holdfast.engine.exceptions.call_end import describe
-from holdfast.errors import JournalError, KeyInProgress
-from holdfast.model import records as r
-from holdfast.model.decision.evidence import EVIDENCE
-from holdfast.model.decision.moves import Send, Settle
-from holdfast.model.outcome import RETURNED, DidNotHappen
-from holdfast.model.secret import Secret
+from beforehand.engine.durable_waits import event_stream
+from beforehand.engine.exceptions.call_end import describe
+from beforehand.errors import JournalError, KeyInProgress
+from beforehand.model import records as r
+from beforehand.model.decision.evidence import EVIDENCE
+from beforehand.model.decision.moves import Send, Settle
+from beforehand.model.outcome import RETURNED, DidNotHappen
+from beforehand.model.secret import Secret
 from simulator.mutations.mutation import Mutant, Twist, always, never_mind, replaced
 
 # --- twists of one mutant each -----------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def only_the_last_attempt(original: Any) -> Any:
 
 def sends_again(*columns: str) -> Twist:
     def twist(original: Any) -> Any:
-        sending = vars(import_module("holdfast.model.decision.send_rules"))
+        sending = vars(import_module("beforehand.model.decision.send_rules"))
 
         def after_ambiguity(case: Any) -> Any:
             if case.evidence.repeat_safety not in columns:
@@ -304,251 +304,254 @@ OPERATIONS: Final = (
     Mutant(
         "fence removed",
         "the journal accepts a late owner",
-        "holdfast.testing.world.disk:Store._commit",
+        "beforehand.testing.world.disk:Store._commit",
         stale_token_accepted,
     ),
     Mutant(
         "effect before intent",
         "an attempt is sent before it is durable",
-        "holdfast.journal.run_log:RunLog.append",
+        "beforehand.journal.run_log:RunLog.append",
         intent_rides,
     ),
     Mutant(
         "journal errors swallowed",
         "a refused record is taken for a stored one",
-        "holdfast.engine.active_run.log:RunRecorder.append",
+        "beforehand.engine.active_run.log:RunRecorder.append",
         journal_errors_swallowed,
     ),
     Mutant(
         "flush vouches blindly",
         "what a cancelled caller wrote is taken for durable",
-        "holdfast.journal.run_log:RunLog.flush",
+        "beforehand.journal.run_log:RunLog.flush",
         never_mind,
     ),
     Mutant(
         "settle window skipped",
         "absence is believed at once",
-        "holdfast.model.decision.evidence:until_believable_ms",
+        "beforehand.model.decision.evidence:until_believable_ms",
         always(0),
     ),
     Mutant(
         "open call counted as over",
         "absence is believed while a call still runs",
-        "holdfast.model.decision.evidence:over_ms",
+        "beforehand.model.decision.evidence:over_ms",
         open_is_over,
     ),
     Mutant(
         "every process is dead",
         "a living process's call counts as over",
-        "holdfast.engine.previous_owner:_fate",
+        "beforehand.engine.previous_owner:_fate",
         fate_is_dead,
     ),
     Mutant(
         "windows by the wall clock",
         "a clock jump shortens a settle window",
-        "holdfast.model.decision.evidence:over_ms",
+        "beforehand.model.decision.evidence:over_ms",
         wall_clock_windows,
     ),
     Mutant(
         "key per attempt",
         "each attempt has its own idempotency key",
-        "holdfast.engine.current_operation:CurrentOperation.key",
+        "beforehand.engine.current_operation:CurrentOperation.key",
         key_of_the_attempt,
     ),
     Mutant(
         "key never forgotten",
         "a key is used after the system forgot it",
-        "holdfast.model.decision.evidence:key_left_ms",
+        "beforehand.model.decision.evidence:key_left_ms",
         always(2**62),
     ),
     Mutant(
         "budget reset on restart",
         "each owner counts its own attempts only",
-        "holdfast.model.decision.evidence:AttemptEvidence.__init__",
+        "beforehand.model.decision.evidence:AttemptEvidence.__init__",
         only_this_owner_counts,
     ),
     Mutant(
         "no budget",
         "attempts are not counted",
-        "holdfast.model.decision.evidence:AttemptEvidence.__init__",
+        "beforehand.model.decision.evidence:AttemptEvidence.__init__",
         nothing_is_spent,
     ),
     Mutant(
         "the last attempt decides",
         "a clean end hides an earlier ambiguous one",
-        "holdfast.model.decision.evidence:AttemptEvidence.__init__",
+        "beforehand.model.decision.evidence:AttemptEvidence.__init__",
         only_the_last_attempt,
     ),
     Mutant(
         "plain writes retried",
         "an ambiguous plain write is sent again",
-        "holdfast.model.decision.send_rules:after_ambiguity",
+        "beforehand.model.decision.send_rules:after_ambiguity",
         sends_again("none"),
     ),
     Mutant(
         "verifiable writes retried",
         "an ambiguous verifiable write is sent again unread",
-        "holdfast.model.decision.send_rules:after_ambiguity",
+        "beforehand.model.decision.send_rules:after_ambiguity",
         sends_again("verifiable"),
     ),
     Mutant(
         "lost means unsent",
         "a call whose process died counts as never sent",
-        "holdfast.model.run_history:RunHistory.add",
+        "beforehand.model.run_history:RunHistory.add",
         lost_means_unsent,
     ),
     Mutant(
         "error means refused",
         "a 500 after the effect counts as a refusal",
-        "holdfast.engine.exceptions.call_end:end_of_error",
+        "beforehand.engine.exceptions.call_end:end_of_error",
         ends_as("rejected", RuntimeError),
     ),
     Mutant(
         "in progress means refused",
         "a 409 counts as a refusal",
-        "holdfast.engine.exceptions.call_end:end_of_error",
+        "beforehand.engine.exceptions.call_end:end_of_error",
         ends_as("rejected", KeyInProgress),
     ),
     Mutant(
         "timeout means unsent",
         "a timeout counts as never sent",
-        "holdfast.engine.exceptions.call_end:end_of_error",
+        "beforehand.engine.exceptions.call_end:end_of_error",
         ends_as("not_sent", TimeoutError),
     ),
     Mutant(
         "unreadable means unsent",
         "an answer that cannot be read counts as never sent",
-        "holdfast.engine.exceptions.call_end:end_of_error",
+        "beforehand.engine.exceptions.call_end:end_of_error",
         ends_as("not_sent", ValueError),
     ),
     Mutant(
         "a refusal ends it",
         "a refusal of the last attempt fails an ambiguous operation",
-        "holdfast.model.decision.decide:_OPEN",
+        "beforehand.model.decision.decide:_OPEN",
         replaced("_refused", refusal_ends_it),
     ),
     Mutant(
         "unknown means failed",
         "what cannot be proven is called failed",
-        "holdfast.model.decision.verify_rules:verify_or_unknown",
+        "beforehand.model.decision.verify_rules:verify_or_unknown",
         unknown_means_failed,
     ),
     Mutant(
         "unknown sent again",
         "what a person was asked about is sent by itself",
-        "holdfast.model.decision.verify_rules:slow_reading",
+        "beforehand.model.decision.verify_rules:slow_reading",
         attempts_again,
     ),
     Mutant(
         "cannot tell means absent",
         "a verifier that cannot read counts as absence",
-        "holdfast.engine.verification:_ask",
+        "beforehand.engine.verification:_ask",
         verdict_is(DidNotHappen()),
     ),
     Mutant(
         "returned is enough",
         "expected evidence is not read back",
-        "holdfast.model.decision.decide:_OPEN",
+        "beforehand.model.decision.decide:_OPEN",
         replaced("_returned", returned_is_enough),
     ),
     Mutant(
         "preconditions unread",
         "a natural write is repeated over another party's change",
-        "holdfast.model.decision.send_rules:_preconditions",
+        "beforehand.model.decision.send_rules:_preconditions",
         always(None),
     ),
     Mutant(
         "stale means failed",
         "preconditions that our own effect changed fail it",
-        "holdfast.model.decision.send_rules:_preconditions",
+        "beforehand.model.decision.send_rules:_preconditions",
         stale_means_failed,
     ),
     Mutant(
         "send-by ignored",
         "a call is sent after its deadline",
-        "holdfast.engine.current_operation:CurrentOperation.check_send",
+        "beforehand.engine.current_operation:CurrentOperation.check_send",
         always(None),
     ),
     Mutant(
         "arguments drift",
         "a retry is sent with other arguments",
-        "holdfast.engine.operation_driver:decoded",
+        "beforehand.engine.operation_driver:decoded",
         arguments_drift,
     ),
-    Mutant("business key ignored", "two runs may do one thing", "holdfast.agent.tool:Tool.claims", not_kept),
+    Mutant("business key ignored", "two runs may do one thing", "beforehand.agent.tool:Tool.claims", not_kept),
     Mutant(
         "everything rides",
         "the outcome of a plain write is returned before it is durable",
-        "holdfast.model.contract:Contract.rides",
+        "beforehand.model.contract:Contract.rides",
         kept,
     ),
     Mutant(
         "found without its result",
         "the agent does not receive what was found",
-        "holdfast.engine.executor:_result",
+        "beforehand.engine.executor:_result",
         found_without_result,
     ),
     Mutant(
         "broken chain",
         "records are not chained to each other",
-        "holdfast.journal.run_log:RunLog.rows",
+        "beforehand.journal.run_log:RunLog.rows",
         chain_skips_the_body,
     ),
     Mutant(
         "early events dropped",
         "a webhook before its wait is lost",
-        "holdfast.engine.durable_waits:_rings",
+        "beforehand.engine.durable_waits:_rings",
         early_events_dropped,
     ),
     Mutant(
-        "end not listed", "a completed run is driven for ever", "holdfast.journal.run_log:RunLog._write", end_not_listed
+        "end not listed",
+        "a completed run is driven for ever",
+        "beforehand.journal.run_log:RunLog._write",
+        end_not_listed,
     ),
     Mutant(
         "wake-up not noticed",
         "an event at the moment of suspension is lost",
-        "holdfast.engine.suspension:notify_owner",
+        "beforehand.engine.suspension:notify_owner",
         knocks_in_vain,
     ),
     Mutant(
         "late reports dropped",
         "a fenced owner does not report what it knows",
-        "holdfast.engine.late_reports:file_late",
+        "beforehand.engine.late_reports:file_late",
         never_mind,
     ),
     Mutant(
         "leases kept",
         "a lease that could not be given back stays",
-        "holdfast.engine.process:Leases.give_back",
+        "beforehand.engine.process:Leases.give_back",
         always(None),
     ),
     Mutant(
         "windows begin anew",
         "each owner measures every window from its own claim",
-        "holdfast.model.run_history:Ownership.measured_since",
+        "beforehand.model.run_history:Ownership.measured_since",
         now_only,
     ),
     Mutant(
         "waiting runs forgotten",
         "a waiting run whose owner died is left alone",
-        "holdfast.journal.backend_rules:wants_worker",
+        "beforehand.journal.backend_rules:wants_worker",
         only_released,
     ),
     Mutant(
         "claims awaited for ever",
         "no person is asked about a business key that is held",
-        "holdfast.engine.conflicts:_waited_ms",
+        "beforehand.engine.conflicts:_waited_ms",
         always(0),
     ),
     Mutant(
         "secrets stored",
         "the value of a secret is written down with its name",
-        "holdfast.model.canonical.forms:_EXACT_FORMS",
+        "beforehand.model.canonical.forms:_EXACT_FORMS",
         secrets_revealed,
     ),
     Mutant(
         "model asked again",
         "a recorded decision is not used",
-        "holdfast.agent.model_decisions:decide",
+        "beforehand.agent.model_decisions:decide",
         asked_again,
     ),
 )

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.journal.port import Post
-from holdfast.model.decision.moves import Settle
-from holdfast.model.tool_history import HistoryEntry, history_entry, history_stream, past_of
+from beforehand.journal.port import Post
+from beforehand.model.decision.moves import Settle
+from beforehand.model.tool_history import HistoryEntry, history_entry, history_stream, past_of
 from simulator.mutations.mutation import Mutant, always, replaced
 
 
@@ -106,53 +106,55 @@ POLICY: Final = (
     Mutant(
         "nothing is judged",
         "writes are sent that no policy has judged",
-        "holdfast.engine.situation:_policy",
+        "beforehand.engine.situation:_policy",
         always(""),
     ),
     Mutant(
         "refused and sent",
         "what a policy refuses is sent",
-        "holdfast.model.decision.send_rules:_BEFORE_FIRST",
+        "beforehand.model.decision.send_rules:_BEFORE_FIRST",
         replaced("policy_ruling", refused_in_vain),
     ),
     Mutant(
         "ruled and not asked",
         "what a policy asks about is sent",
-        "holdfast.model.decision.send_rules:_BEFORE_FIRST",
+        "beforehand.model.decision.send_rules:_BEFORE_FIRST",
         replaced("_approval_wanted", asked_in_vain),
     ),
-    Mutant("one is enough", "one person says yes where two have to", "holdfast.model.policy:terms", one_is_enough),
+    Mutant("one is enough", "one person says yes where two have to", "beforehand.model.policy:terms", one_is_enough),
     Mutant(
         "a policy overrules a gate",
         "what a tool asks about is sent by a policy",
-        "holdfast.engine.situation:_gate_wanted",
+        "beforehand.engine.situation:_gate_wanted",
         overruled,
     ),
-    Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.policy:chance", drawn_anew),
+    Mutant(
+        "drawn anew", "a sample is another one when it is drawn again", "beforehand.model.policy:chance", drawn_anew
+    ),
     # What a policy knows of the past.
-    Mutant("no history", "what was sent is not counted", "holdfast.engine.approvals:sent_posts", always(())),
+    Mutant("no history", "what was sent is not counted", "beforehand.engine.approvals:sent_posts", always(())),
     Mutant(
         "counted at each attempt",
         "what is sent again counts again",
-        "holdfast.engine.approvals:sent_posts",
+        "beforehand.engine.approvals:sent_posts",
         counted_at_each_attempt,
     ),
     Mutant(
         "answers not counted",
         "the answers of people are not counted",
-        "holdfast.engine.approvals:decision_posts",
+        "beforehand.engine.approvals:decision_posts",
         always(()),
     ),
     Mutant(
         "history of one run",
         "what other runs did is not counted",
-        "holdfast.engine.approvals:_past",
+        "beforehand.engine.approvals:_past",
         of_the_same_run,
     ),
     Mutant(
         "the last rule decides",
         "of several rules that hold the last one counts",
-        "holdfast.model.policy:choose",
+        "beforehand.model.policy:choose",
         the_last_rule,
     ),
 )

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.journal.port import LeaseGranted, TakeRequest
-from holdfast.journal.sqlite.driver import Database
-from holdfast.journal.sqlite.queues import HOLDERS, QueueTables, check_room
-from holdfast.journal.sqlite.runs import RunTables
-from holdfast.queues.call_limits import judge
-from holdfast.queues.choose import Choice
+from beforehand.journal.port import LeaseGranted, TakeRequest
+from beforehand.journal.sqlite.driver import Database
+from beforehand.journal.sqlite.queues import HOLDERS, QueueTables, check_room
+from beforehand.journal.sqlite.runs import RunTables
+from beforehand.queues.call_limits import judge
+from beforehand.queues.choose import Choice
 from simulator.generator.queues import LIMITED, QUEUED
 from simulator.mutations.mutation import Mutant, always
 
@@ -179,119 +179,119 @@ QUEUE_BUGS: Final = (
     Mutant(
         "limits counted outside",
         "slots are counted before the transaction that gives them",
-        "holdfast.journal.sqlite.journal:SqliteJournal.take",
+        "beforehand.journal.sqlite.journal:SqliteJournal.take",
         counted_before,
         from_seed=QUEUED,
     ),
     Mutant(
         "old limits hold",
         "limits that were replaced give slots and store runs",
-        "holdfast.journal.sqlite.ledger:check_limits",
+        "beforehand.journal.sqlite.ledger:check_limits",
         always(None),
         from_seed=QUEUED,
     ),
     Mutant(
         "key released at suspension",
         "a run that waits has its key no longer",
-        "holdfast.journal.sqlite.queues:_number",
+        "beforehand.journal.sqlite.queues:_number",
         key_released_while_waiting,
         from_seed=QUEUED,
     ),
     Mutant(
         "ageing ignored",
         "a low priority waits for ever",
-        "holdfast.queues.choose:_Usage.turn",
+        "beforehand.queues.choose:_Usage.turn",
         age_ignored,
         from_seed=QUEUED,
     ),
     Mutant(
         "tenants do not share",
         "one tenant's backlog keeps another waiting",
-        "holdfast.queues.choose:_Usage.turn",
+        "beforehand.queues.choose:_Usage.turn",
         tenants_not_shared,
         from_seed=QUEUED,
     ),
     Mutant(
         "slots of the dead kept",
         "a process that is gone keeps its slots",
-        "holdfast.journal.sqlite.queues:QueueTables._driven",
+        "beforehand.journal.sqlite.queues:QueueTables._driven",
         slots_of_the_dead,
         from_seed=QUEUED,
     ),
     Mutant(
         "runs of the dead forgotten",
         "a run of a queue whose process is gone is never taken again",
-        "holdfast.journal.sqlite.queues:_left_behind",
+        "beforehand.journal.sqlite.queues:_left_behind",
         always(()),
         from_seed=QUEUED,
     ),
     Mutant(
         "a mark left behind",
         "a run that is stopped keeps those behind it waiting",
-        "holdfast.journal.sqlite.schema:statements",
+        "beforehand.journal.sqlite.schema:statements",
         mark_kept,
         from_seed=QUEUED,
     ),
     Mutant(
         "capacity compared outside",
         "the capacity is compared before the transaction that stores the run",
-        "holdfast.journal.sqlite.journal:SqliteJournal.claim",
+        "beforehand.journal.sqlite.journal:SqliteJournal.claim",
         capacity_before,
         from_seed=QUEUED,
     ),
     Mutant(
         "driven without a slot",
         "a run of a queue is driven by any process that asks for it",
-        "holdfast.engine.queueing:needs_slot",
+        "beforehand.engine.queueing:needs_slot",
         always(value=False),
         from_seed=QUEUED,
     ),
     Mutant(
         "another input accepted",
         "a submission with another input is taken for the same",
-        "holdfast.engine.run_start:check_input",
+        "beforehand.engine.run_start:check_input",
         no_input_compared,
         from_seed=QUEUED,
     ),
     Mutant(
         "permits of one process",
         "the limit of a tool holds in each process alone",
-        "holdfast.journal.sqlite.permits:counted",
+        "beforehand.journal.sqlite.permits:counted",
         permits_of_one_process,
         from_seed=LIMITED,
     ),
     Mutant(
         "permits released early",
         "a permit is released before its call begins",
-        "holdfast.engine.call_limits:CallLimits.take",
+        "beforehand.engine.call_limits:CallLimits.take",
         permit_released_early,
         from_seed=LIMITED,
     ),
     Mutant(
         "a service for each tool",
         "each tool of a service has the whole limit of the service to itself",
-        "holdfast.queues.limits:DeclaredLimits.of_call",
+        "beforehand.queues.limits:DeclaredLimits.of_call",
         service_of_each_tool,
         from_seed=LIMITED,
     ),
     Mutant(
         "a share instead of the whole",
         "where a limit of tenants holds, that of all tenants together does not",
-        "holdfast.queues.limits:DeclaredLimits.of_call",
+        "beforehand.queues.limits:DeclaredLimits.of_call",
         one_share_for_all,
         from_seed=LIMITED,
     ),
     Mutant(
         "one limit is enough",
         "a permit is granted where one of the limits of the call has room",
-        "holdfast.journal.sqlite.permits:judge_all",
+        "beforehand.journal.sqlite.permits:judge_all",
         any_limit_is_enough,
         from_seed=LIMITED,
     ),
     Mutant(
         "permits of the dead kept",
         "a process that is gone keeps its permits",
-        "holdfast.journal.sqlite.permits:call_is_over",
+        "beforehand.journal.sqlite.permits:call_is_over",
         always(value=False),
         from_seed=LIMITED,
     ),

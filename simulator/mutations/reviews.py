@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.engine.durable_waits import AnswerTerms
-from holdfast.model import records as r
-from holdfast.model.questions import Answered
-from holdfast.people.answers import DidNotHappenAnswer, RetrySameKey
+from beforehand.engine.durable_waits import AnswerTerms
+from beforehand.model import records as r
+from beforehand.model.questions import Answered
+from beforehand.people.answers import DidNotHappenAnswer, RetrySameKey
 from simulator.mutations.mutation import Mutant, always
 
 
@@ -233,124 +233,124 @@ REVIEWS: Final = (
     Mutant(
         "message ignored",
         "writes begin although a message waits",
-        "holdfast.engine.situation:_blocked_by_message",
+        "beforehand.engine.situation:_blocked_by_message",
         always(""),
     ),
     Mutant(
         "message delivered again",
         "a branch receives the same message again",
-        "holdfast.engine.messages:deliver_messages",
+        "beforehand.engine.messages:deliver_messages",
         forgotten_at_once,
     ),
     Mutant(
         "one delivery for all",
         "what one branch received is not delivered to the others",
-        "holdfast.engine.active_run.scopes:Scope.has_message",
+        "beforehand.engine.active_run.scopes:Scope.has_message",
         one_ear,
     ),
     Mutant(
         "stopped once",
         "after a message that stops it, code begins the next write",
-        "holdfast.engine.active_run.scopes:Scope.has_message",
+        "beforehand.engine.active_run.scopes:Scope.has_message",
         stops_once,
     ),
     Mutant(
         "message stops nothing",
         "a message does not call off what was not sent yet",
-        "holdfast.model.messages:Messages.receive",
+        "beforehand.model.messages:Messages.receive",
         calls_nothing_off,
     ),
     Mutant(
         "message counted twice",
         "a message that is sent again counts as another one",
-        "holdfast.control.service:ControlService.tell",
+        "beforehand.control.service:ControlService.tell",
         without_its_name,
     ),
     Mutant(
         "only the last message",
         "of several messages code receives one",
-        "holdfast.model.messages:Messages.delivered_at",
+        "beforehand.model.messages:Messages.delivered_at",
         only_the_last,
     ),
     # What they are asked, and what is handed over to them.
     Mutant(
         "every answer is the first",
         "a second answer is accepted as the first",
-        "holdfast.engine.durable_waits:answer_post",
+        "beforehand.engine.durable_waits:answer_post",
         any_word_is_the_first,
     ),
-    Mutant("impatient", "less time is waited than code says", "holdfast.engine.durable_waits:_put", impatient),
+    Mutant("impatient", "less time is waited than code says", "beforehand.engine.durable_waits:_put", impatient),
     Mutant(
         "default too early",
         "a default is used before the time is over",
-        "holdfast.engine.durable_waits:_answered",
+        "beforehand.engine.durable_waits:_answered",
         before_its_time,
     ),
     Mutant(
         "another default",
         "a default is used that is not the recorded one",
-        "holdfast.engine.durable_waits:_late",
+        "beforehand.engine.durable_waits:_late",
         first_choice_by_default,
     ),
     Mutant(
         "answer ignored",
         "code continues with its default whatever was answered",
-        "holdfast.engine.durable_waits:ask",
+        "beforehand.engine.durable_waits:ask",
         by_default_and_not_said,
     ),
     Mutant(
         "taken for an answer",
         "taking a run over counts as an answer",
-        "holdfast.control.service:ControlService.take_over",
+        "beforehand.control.service:ControlService.take_over",
         taken_for_an_answer,
     ),
     Mutant(
         "hand-off gains tools",
         "the agent of a hand-off may use all tools",
-        "holdfast.agent.model_calls:tools_for",
+        "beforehand.agent.model_calls:tools_for",
         with_all_tools,
     ),
     # Their answers about operations that no rule could decide.
     Mutant(
         "given up and sent",
         "what did not happen is sent again unasked",
-        "holdfast.model.transitions:_APPLY",
+        "beforehand.model.transitions:_APPLY",
         given_up_and_sent,
     ),
     Mutant(
         "a no means happened",
         "that it did not happen is taken for a success",
-        "holdfast.model.transitions:_APPLY",
+        "beforehand.model.transitions:_APPLY",
         no_means_happened,
     ),
     Mutant(
         "forgotten under a command",
         "an operation is forgotten while a command about it waits to be recorded",
-        "holdfast.engine.commands:_recall",
+        "beforehand.engine.commands:_recall",
         only_looked_at,
     ),
     Mutant(
         "under a forgotten key",
         "an order to send under the same key is taken for one to send whatever its age",
-        "holdfast.people.answers:_review",
+        "beforehand.people.answers:_review",
         whatever_its_age,
     ),
     Mutant(
         "compensation not ordered",
         "an answer that asks for a compensation is recorded without it",
-        "holdfast.people.answers:_compensate",
+        "beforehand.people.answers:_compensate",
         only_happened,
     ),
     Mutant(
         "half an answer",
         "a transaction is called off by an answer of which the rest is refused",
-        "holdfast.people.answers:_compensate",
+        "beforehand.people.answers:_compensate",
         one_after_the_other,
     ),
     Mutant(
         "remaining effect hidden",
         "code is given a part that remains as if it were undone",
-        "holdfast.engine.transactions:_error",
+        "beforehand.engine.transactions:_error",
         as_if_all_were_undone,
     ),
 )

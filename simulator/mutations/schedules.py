@@ -26,7 +26,7 @@ def first_of_the_missed(_original: Any) -> Any:
     """Of the moments that were missed the first one fires, and not the last one."""
 
     def last_moment(schedule: Any, after_ms: int, until_ms: int) -> Any:
-        from holdfast.queues.firing_times import next_moment  # noqa: PLC0415 - it is the module that is mutated
+        from beforehand.queues.firing_times import next_moment  # noqa: PLC0415 - it is the module that is mutated
 
         found = next_moment(schedule, after_ms)
         return found if found is not None and found <= until_ms else None
@@ -92,63 +92,63 @@ SCHEDULE_BUGS: Final = (
     Mutant(
         "firings not stored",
         "the commit that submits the run does not store that its schedule has fired",
-        "holdfast.journal.sqlite.firings:store_firing",
+        "beforehand.journal.sqlite.firings:store_firing",
         always(None),
         from_seed=SCHEDULED,
     ),
     Mutant(
         "firings not compared",
         "the transaction does not compare the moment and the newest declaration",
-        "holdfast.journal.sqlite.firings:may_fire",
+        "beforehand.journal.sqlite.firings:may_fire",
         always(value=True),
         from_seed=SCHEDULED,
     ),
     Mutant(
         "what was missed fires",
         "all missed moments fire, whatever is declared",
-        "holdfast.queues.firing_times:due",
+        "beforehand.queues.firing_times:due",
         _rule("all"),
         from_seed=SCHEDULED,
     ),
     Mutant(
         "what was missed is skipped",
         "no missed moment fires, whatever is declared",
-        "holdfast.queues.firing_times:due",
+        "beforehand.queues.firing_times:due",
         _rule("skip"),
         from_seed=SCHEDULED,
     ),
     Mutant(
         "the first of the missed",
         "of the missed moments the first one fires instead of the last",
-        "holdfast.queues.firing_times:last_moment",
+        "beforehand.queues.firing_times:last_moment",
         first_of_the_missed,
         from_seed=SCHEDULED,
     ),
     Mutant(
         "zone of an expression ignored",
         "expressions are read in UTC",
-        "holdfast.queues.firing_times:_cron",
+        "beforehand.queues.firing_times:_cron",
         clocks_of_utc,
         from_seed=SCHEDULED,
     ),
     Mutant(
         "clock changes ignored",
         "a time that clocks repeat fires twice, or another hour than the declared one",
-        "holdfast.queues.firing_times:_cron",
+        "beforehand.queues.firing_times:_cron",
         repeated_hour_fires_again,
         from_seed=SCHEDULED,
     ),
     Mutant(
         "a pause made up for",
         "a schedule that is resumed fires what it missed while it was paused",
-        "holdfast.queues.schedules:ScheduleBook.after",
+        "beforehand.queues.schedules:ScheduleBook.after",
         resumed_from_its_pause,
         from_seed=SCHEDULED,
     ),
     Mutant(
         "new timing from the beginning",
         "a schedule that is declared with another timing fires moments of the past",
-        "holdfast.queues.schedules:_declared",
+        "beforehand.queues.schedules:_declared",
         declared_anew,
         from_seed=SCHEDULED,
     ),

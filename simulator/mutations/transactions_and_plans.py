@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.control.service import DeliveryResult
-from holdfast.errors import JournalError, UsageError
-from holdfast.journal.port import Post
-from holdfast.model.decision.evidence import EVIDENCE
-from holdfast.model.decision.moves import Send, Settle
-from holdfast.model.ids import stream
+from beforehand.control.service import DeliveryResult
+from beforehand.errors import JournalError, UsageError
+from beforehand.journal.port import Post
+from beforehand.model.decision.evidence import EVIDENCE
+from beforehand.model.decision.moves import Send, Settle
+from beforehand.model.ids import stream
 from simulator.mutations.mutation import Mutant, always, never_mind, replaced
 
 
@@ -233,183 +233,183 @@ def not_waiting(_original: Any) -> Any:
 
 TOGETHER: Final = (
     # Transactions.
-    Mutant("held effect sent at once", "a held effect does not wait", "holdfast.engine.steps:_holder_of", always("")),
+    Mutant("held effect sent at once", "a held effect does not wait", "beforehand.engine.steps:_holder_of", always("")),
     Mutant(
         "compensated too early",
         "what is on its way or unknown is compensated",
-        "holdfast.model.saga:_back",
+        "beforehand.model.saga:_back",
         settles_nothing_first,
     ),
     Mutant(
         "compensations in any order",
         "compensations do not wait for later ones",
-        "holdfast.engine.transactions:Members._member",
+        "beforehand.engine.transactions:Members._member",
         any_order,
     ),
-    Mutant("never confirmed", "reservations are not confirmed", "holdfast.model.saga:_confirm", always(None)),
+    Mutant("never confirmed", "reservations are not confirmed", "beforehand.model.saga:_confirm", always(None)),
     Mutant(
         "nothing undone",
         "what landed is not compensated",
-        "holdfast.engine.transactions:Members._member",
+        "beforehand.engine.transactions:Members._member",
         nothing_compensable,
     ),
     Mutant(
         "called off and sent",
         "what is called off is still sent",
-        "holdfast.model.run_history:Boundaries.called_off",
+        "beforehand.model.run_history:Boundaries.called_off",
         always(None),
     ),
     Mutant(
         "body decides again",
         "after a crash the body's own end decides, not the record",
-        "holdfast.engine.transactions:resume_closing",
+        "beforehand.engine.transactions:resume_closing",
         always(None),
     ),
     Mutant(
         "turned back at once",
         "a commit turns back while another confirmation is on its way",
-        "holdfast.model.saga:_confirm",
+        "beforehand.model.saga:_confirm",
         refusal_at_once,
     ),
     Mutant(
         "unknown is refused",
         "a commit turns back while it is unknown whether a held effect was sent",
-        "holdfast.model.saga:_forward",
+        "beforehand.model.saga:_forward",
         unknown_is_refused,
     ),
     Mutant(
         "held and forgotten",
         "what is released or cancelled at the end of a transaction has no driver",
-        "holdfast.engine.transactions:_drive_held",
+        "beforehand.engine.transactions:_drive_held",
         always(None),
     ),
     # Outcomes that come later.
     Mutant(
         "answers mixed up",
         "any answer counts for any operation",
-        "holdfast.engine.deferred:arrived_stream",
+        "beforehand.engine.deferred:arrived_stream",
         answers_mixed_up,
     ),
     Mutant(
         "an answer counted each time",
         "a message that comes again is a new one",
-        "holdfast.engine.deferred:_answer_command",
+        "beforehand.engine.deferred:_answer_command",
         counted_each_time,
     ),
     Mutant(
         "early answers forgotten",
         "what came before it was awaited is not read",
-        "holdfast.engine.executor:collect_answers",
+        "beforehand.engine.executor:collect_answers",
         never_mind,
     ),
     Mutant(
         "number of another taken",
         "two operations wait under one number",
-        "holdfast.engine.deferred:_without_the_key",
+        "beforehand.engine.deferred:_without_the_key",
         key_of_another_taken,
     ),
     Mutant(
         "acknowledged unstored",
         "a webhook is acknowledged that the journal did not take",
-        "holdfast.control.service:ControlService.deliver",
+        "beforehand.control.service:ControlService.deliver",
         acknowledged_unstored,
     ),
     Mutant(
         "changed message accepted",
         "a known message may arrive again with another text",
-        "holdfast.control.service:ControlService.deliver",
+        "beforehand.control.service:ControlService.deliver",
         other_words_taken,
     ),
     Mutant(
         "progress is success",
         "a report of progress counts as the answer",
-        "holdfast.engine.deferred:_answer_command",
+        "beforehand.engine.deferred:_answer_command",
         pending_is_final,
     ),
     Mutant(
         "refusal is success",
         "an answer that says no counts as yes",
-        "holdfast.engine.deferred:_answer_command",
+        "beforehand.engine.deferred:_answer_command",
         refusal_is_success,
     ),
     Mutant(
         "accepted and sent again",
         "what is pending is sent again",
-        "holdfast.model.decision.decide:_OPEN",
+        "beforehand.model.decision.decide:_OPEN",
         replaced("_awaiting", sent_again),
     ),
     Mutant(
         "failed by time alone",
         "no answer in time counts as a refusal",
-        "holdfast.model.decision.decide:_OPEN",
+        "beforehand.model.decision.decide:_OPEN",
         replaced("_awaiting", failed_by_time),
     ),
     Mutant(
         "deadline ignored",
         "an answer is awaited for ever",
-        "holdfast.model.decision.decide:answer_left_ms",
+        "beforehand.model.decision.decide:answer_left_ms",
         always(60_000),
     ),
     Mutant(
         "pending asked for again",
         "a further call about what is only accepted is sent",
-        "holdfast.engine.conflicts:find_pending",
+        "beforehand.engine.conflicts:find_pending",
         never_mind,
     ),
     Mutant(
         "pending about anything",
         "whatever is pending holds back every call of its tool",
-        "holdfast.engine.conflicts:thing_stream",
+        "beforehand.engine.conflicts:thing_stream",
         about_anything,
     ),
     Mutant(
         "pending never released",
         "the outcome of a pending thing does not release the calls that it holds back",
-        "holdfast.engine.conflicts:releasing_posts",
+        "beforehand.engine.conflicts:releasing_posts",
         never_released,
     ),
     # Restored journals.
     Mutant(
         "restored and trusted",
         "a restored journal sends before a person has confirmed it",
-        "holdfast.model.decision.send_rules:_OBSTACLES_AT_FIRST",
+        "beforehand.model.decision.send_rules:_OBSTACLES_AT_FIRST",
         replaced("_journal_distrusted", always(None)),
     ),
     Mutant(
         "restore forgotten",
         "what is missing in an old journal is sent again unread",
-        "holdfast.model.decision.send_rules:_BEFORE_FIRST",
+        "beforehand.model.decision.send_rules:_BEFORE_FIRST",
         replaced("_check_first", always(None)),
     ),
     Mutant(
         "old journal believed",
         "what is missing in an old journal counts as unsent",
-        "holdfast.model.decision.decide:look_for_forgotten",
+        "beforehand.model.decision.decide:look_for_forgotten",
         always(Settle("sending ended, nothing landed", "failed")),
     ),
     # Plans.
     Mutant(
         "fallback on unknown",
         "a fallback is tried while the primary is unknown",
-        "holdfast.planning.executor:PlanExecution._after_failure",
+        "beforehand.planning.executor:PlanExecution._after_failure",
         next_one_unless_it_succeeded,
     ),
     Mutant(
         "a choice not journaled",
         "what was chosen, and why, is in no record",
-        "holdfast.planning.executor:PlanExecution._chose",
+        "beforehand.planning.executor:PlanExecution._chose",
         chosen_in_memory_only,
     ),
     Mutant(
         "plan never called off",
         "conditions that end a plan are not evaluated",
-        "holdfast.planning.executor:PlanExecution._holds",
+        "beforehand.planning.executor:PlanExecution._holds",
         never_called_off,
     ),
     Mutant(
         "steps do not wait",
         "a step of a plan begins before what it waits for is over",
-        "holdfast.model.plan:Plan.waits_for",
+        "beforehand.model.plan:Plan.waits_for",
         not_waiting,
     ),
 )

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from holdfast.control.service import ControlService
-from holdfast.errors import HoldfastError, UsageError
-from holdfast.model import records as r
-from holdfast.people.answers import Answer, Approve, Decline, Edit, StandIn, answer
-from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.loop import Actor
+from beforehand.control.service import ControlService
+from beforehand.errors import BeforehandError, UsageError
+from beforehand.model import records as r
+from beforehand.people.answers import Answer, Approve, Decline, Edit, StandIn, answer
+from beforehand.testing.clock import EPOCH_MS
+from beforehand.testing.loop import Actor
 from simulator.agents.people import GATED, PETTY
 from simulator.plan import Fault
 
@@ -75,7 +75,7 @@ class Errand:
             await self._deed(service)
         except UsageError:
             self._end(actor, refused=True)
-        except HoldfastError as error:
+        except BeforehandError as error:
             self._world.tell(actor, f"cannot take down {self.what}: {error.message}")
         else:
             self._end(actor, refused=False)

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.control.service import ControlService
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.testing.world.loop import Actor
+from beforehand.control.service import ControlService
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.testing.loop import Actor
 from simulator.checkers.records import Standing
 from simulator.people.approvers import Errand
 from simulator.plan import Telling

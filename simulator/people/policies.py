@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.model.outcome import REFUSED, Outcome
-from holdfast.model.policy import Past, Policy, PolicyFacts, Rule, version_of
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.model.outcome import REFUSED, Outcome
+from beforehand.model.policy import Past, Policy, PolicyFacts, Rule, version_of
 from simulator.checkers.approvals import arguments_in
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.control.service import ControlService
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.model.questions import Answered, Scalar
-from holdfast.people.answers import ReplyAnswer, TakeOver, answer
-from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.loop import Actor
+from beforehand.control.service import ControlService
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.model.questions import Answered, Scalar
+from beforehand.people.answers import ReplyAnswer, TakeOver, answer
+from beforehand.testing.clock import EPOCH_MS
+from beforehand.testing.loop import Actor
 from simulator.agents.people import SPECIALISTS, asked_by, handed_to
 from simulator.people.approvers import NAMES, SOON_MS, Errand
 from simulator.plan import Fault

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.control.service import ControlService
-from holdfast.model import records as r
-from holdfast.model.ids import operation_id
-from holdfast.model.outcome import Outcome
-from holdfast.people.answers import CompensateAnswer, DidNotHappenAnswer, HappenedAnswer, RetrySameKey, Review, answer
-from holdfast.testing.world.loop import Actor
+from beforehand.control.service import ControlService
+from beforehand.model import records as r
+from beforehand.model.ids import operation_id
+from beforehand.model.outcome import Outcome
+from beforehand.people.answers import CompensateAnswer, DidNotHappenAnswer, HappenedAnswer, RetrySameKey, Review, answer
+from beforehand.testing.loop import Actor
 from simulator.people.approvers import Errand
 from simulator.plan import Fault
 from simulator.services.service import Effect

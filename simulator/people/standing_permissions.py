@@ -1,4 +1,4 @@
-"""Standing permissions: what people allow beforehand and take back, and the check that no more leaves on it than that.
+"""Standing permissions: what people allow in advance and take back, and the check that no more leaves on it than that.
 
 As the checker, it reads what people said, the durable records, and the ledger; it never asks the product.
 """
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.control.service import ControlService
-from holdfast.model import records as r
-from holdfast.model.standing_permission import GIVEN, StandingPermission, Use, uses_stream
-from holdfast.people.standing_permissions import add_standing, revoke_standing
-from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.loop import Actor
+from beforehand.control.service import ControlService
+from beforehand.model import records as r
+from beforehand.model.standing_permission import GIVEN, StandingPermission, Use, uses_stream
+from beforehand.people.standing_permissions import add_standing, revoke_standing
+from beforehand.testing.clock import EPOCH_MS
+from beforehand.testing.loop import Actor
 from simulator.checkers.approvals import arguments_in
 from simulator.people.approvers import HARDLY_MS, Errand
 from simulator.plan import Permit
@@ -41,7 +41,7 @@ class _Used(msgspec.Struct, frozen=True):
 
 
 class Permits:
-    """Everything that is allowed beforehand in one simulation."""
+    """Everything that is allowed in advance in one simulation."""
 
     def __init__(self, world: World, broken: Callable[[int, str], None]) -> None:
         self._world = world

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.control.service import ControlService
-from holdfast.policies import RunBudget
+from beforehand.control.service import ControlService
+from beforehand.policies import RunBudget
 from simulator.agents.budgets import amounts
 from simulator.processes.operators import set_out
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from holdfast.testing.world.loop import Actor, Died
+from beforehand.testing.loop import Actor, Died
 from simulator.plan import Fault
 
 if TYPE_CHECKING:

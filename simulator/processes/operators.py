@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from holdfast.control.service import ControlService
-from holdfast.testing.world.loop import Actor
+from beforehand.control.service import ControlService
+from beforehand.testing.loop import Actor
 from simulator.people.approvers import Errand
 
 if TYPE_CHECKING:

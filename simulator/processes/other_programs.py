@@ -7,13 +7,13 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from holdfast.agent.agent import agent
-from holdfast.agent.run import Run
-from holdfast.app import Holdfast
-from holdfast.engine.environment import Environment, NoCrash
-from holdfast.errors import JournalUnavailable, RunSuspended
-from holdfast.journal.port import Worker
-from holdfast.testing.clock import InlineThreads, SeededRng
+from beforehand.agent.agent import agent
+from beforehand.agent.run import Run
+from beforehand.app import Beforehand
+from beforehand.engine.environment import Environment, NoCrash
+from beforehand.errors import JournalUnavailable, RunSuspended
+from beforehand.journal.port import Worker
+from beforehand.testing.clock import InlineThreads, SeededRng
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -43,7 +43,7 @@ class Strangers:
         world = self._world
         chance = SeededRng(random.Random(f"stranger/{world.plan.seed}").getrandbits(64))  # noqa: S311 - a seed
         environment = Environment(WallClock(world), chance, InlineThreads(), NoCrash())
-        app = Holdfast(
+        app = Beforehand(
             self._disk, agents=[stranger], environment=environment, settings=world.settings, recover=False,
             worker=lambda token: Worker(token, machine="m", boot=world.boot, pid=1, pid_namespace="stranger"),
         )  # fmt: skip
@@ -55,7 +55,7 @@ class Strangers:
         for worker in self._disk.workers:
             world.journal.kill(worker)
 
-    async def _begin(self, app: Holdfast) -> None:
+    async def _begin(self, app: Beforehand) -> None:
         for number in range(self._count):
             with contextlib.suppress(RunSuspended):
                 await app.run(stranger, number)

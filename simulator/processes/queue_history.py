@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.journal.host import HostFacts
-from holdfast.journal.port import (
+from beforehand.journal.host import HostFacts
+from beforehand.journal.port import (
     Busy,
     Firing,
     Identity,
@@ -25,15 +25,15 @@ from holdfast.journal.port import (
     TakeRequest,
     Write,
 )
-from holdfast.journal.sqlite.driver import Database, StandardDatabase, Value
-from holdfast.journal.sqlite.opening import Parts
-from holdfast.journal.sqlite.schema import statements
-from holdfast.queues.limits import STREAM, DeclaredLimits
-from holdfast.queues.modes import queue_of
-from holdfast.queues.schedules import STREAM as SCHEDULES
-from holdfast.testing.world.disk import Disk, FaultyJournal, Store
-from holdfast.testing.world.files import Afterwards, Files, SqliteDisk
-from holdfast.testing.world.loop import Actor
+from beforehand.journal.sqlite.driver import Database, StandardDatabase, Value
+from beforehand.journal.sqlite.opening import Parts
+from beforehand.journal.sqlite.schema import statements
+from beforehand.queues.limits import STREAM, DeclaredLimits
+from beforehand.queues.modes import queue_of
+from beforehand.queues.schedules import STREAM as SCHEDULES
+from beforehand.testing.loop import Actor
+from beforehand.testing.world.disk import Disk, FaultyJournal, Store
+from beforehand.testing.world.files import Afterwards, Files, SqliteDisk
 
 if TYPE_CHECKING:
     from simulator.world import World

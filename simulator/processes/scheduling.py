@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from holdfast.control.schedules import declare_schedules, steer_schedule
-from holdfast.control.service import ControlService
-from holdfast.queues.firing_times import Schedule
+from beforehand.control.schedules import declare_schedules, steer_schedule
+from beforehand.control.service import ControlService
+from beforehand.queues.firing_times import Schedule
 from simulator.plan import ScheduleOrder, Timetable
 from simulator.processes.operators import set_out
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.app import Holdfast
-from holdfast.control.queues import Submitted
-from holdfast.control.service import ControlService
-from holdfast.errors import HoldfastError, JournalUnavailable, ParameterMismatch, QueueFull
-from holdfast.queues.limits import DeclaredLimits
-from holdfast.queues.schedules import QueuesAndSchedules
-from holdfast.testing.clock import EPOCH_MS
+from beforehand.app import Beforehand
+from beforehand.control.queues import Submitted
+from beforehand.control.service import ControlService
+from beforehand.errors import BeforehandError, JournalUnavailable, ParameterMismatch, QueueFull
+from beforehand.queues.limits import DeclaredLimits
+from beforehand.queues.schedules import QueuesAndSchedules
+from beforehand.testing.clock import EPOCH_MS
 from simulator.agents.budgets import amounts
 from simulator.agents.queued import agent_named, job_of
 from simulator.plan import Declaration, QueueOrder, Submission
@@ -42,14 +42,14 @@ def declared_by(life: Life) -> DeclaredLimits | QueuesAndSchedules | None:
     return QueuesAndSchedules(limits, schedules_now(world)) if world.plan.timetables else limits
 
 
-def submitting(life: Life, app: Holdfast) -> list[Coroutine[Any, Any, None]]:
+def submitting(life: Life, app: Beforehand) -> list[Coroutine[Any, Any, None]]:
     """The submissions of this process: all that its worker has to submit, again after each restart."""
     plan = life.world.plan
     number = [worker.name for worker in plan.workers].index(life.plan.name)
     return [_submit(life, app, one) for one in plan.submissions for worker in one.workers if worker == number]
 
 
-async def _submit(life: Life, app: Holdfast, submission: Submission) -> None:
+async def _submit(life: Life, app: Beforehand, submission: Submission) -> None:
     """Submit as often as it takes: the same run is stored once."""
     world, checker = life.world, life.world.checker.queues
     script = world.plan.scripts[submission.script]
@@ -68,7 +68,7 @@ async def _submit(life: Life, app: Holdfast, submission: Submission) -> None:
             world.tell(life.actor, f"cannot submit {script.id}: {error.message}")
             life.leaving.set()
             return
-        except HoldfastError as error:
+        except BeforehandError as error:
             checker.failed(script.id)
             world.tell(life.actor, f"cannot submit {script.id}: {type(error).__name__}: {error.message}")
             await asyncio.sleep(AGAIN_S)
@@ -82,7 +82,7 @@ async def _submit(life: Life, app: Holdfast, submission: Submission) -> None:
         await life.ask(app, agent, job, script)
 
 
-async def _submitted(life: Life, app: Holdfast, one: Submission, about: str) -> Submitted:
+async def _submitted(life: Life, app: Beforehand, one: Submission, about: str) -> Submitted:
     script = life.world.plan.scripts[one.script]
     at = None
     if one.delay_ms:
@@ -94,9 +94,9 @@ async def _submitted(life: Life, app: Holdfast, one: Submission, about: str) -> 
     )
 
 
-async def _submit_another_input(life: Life, app: Holdfast, submission: Submission) -> None:
+async def _submit_another_input(life: Life, app: Beforehand, submission: Submission) -> None:
     script, checker = life.world.plan.scripts[submission.script], life.world.checker.queues
-    with contextlib.suppress(HoldfastError):
+    with contextlib.suppress(BeforehandError):
         try:
             await _submitted(life, app, submission, f"not {submission.about}")
         except ParameterMismatch:

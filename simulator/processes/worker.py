@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.agent.agent import Agent
-from holdfast.app import Holdfast
-from holdfast.control.service import ControlService
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.engine.environment import Environment
-from holdfast.engine.recovery import verify_stopped_run
-from holdfast.engine.settings import Settings
-from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended, UsageError
-from holdfast.journal.port import RunRow, Worker
-from holdfast.loop.route import Route
-from holdfast.model.records import NOTHING, Raw
-from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
-from holdfast.testing.world.loop import Actor, Died
+from beforehand.agent.agent import Agent
+from beforehand.app import Beforehand
+from beforehand.control.service import ControlService
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.engine.environment import Environment
+from beforehand.engine.recovery import verify_stopped_run
+from beforehand.engine.settings import Settings
+from beforehand.errors import BeforehandError, JournalUnavailable, RunBusy, RunStopped, RunSuspended, UsageError
+from beforehand.journal.port import RunRow, Worker
+from beforehand.loop.route import Route
+from beforehand.model.records import NOTHING, Raw
+from beforehand.testing.clock import EPOCH_MS, InlineThreads, SeededRng
+from beforehand.testing.loop import Actor, Died
 from simulator.agents.queued import queued_agents
 from simulator.agents.scheduled import scheduled_agent
 from simulator.agents.scripted import LIFE, agent_of, helper_of
@@ -81,7 +81,7 @@ class Life:
         self.leaving = asyncio.Event()
         self.stopped = False
         """Whether it was stopped in the middle of a call, for hours."""
-        self.app: Holdfast | None = None
+        self.app: Beforehand | None = None
         """The app, while it is open."""
         self.hooks: ControlService | None = None
         """Where webhooks go; they do not ask whether the app is closing."""
@@ -104,7 +104,7 @@ class Life:
             agents += queued_agents(newer=self.newer)
         if world.plan.timetables:
             agents.append(scheduled_agent(newer=self.newer))
-        app = Holdfast(
+        app = Beforehand(
             self.disk, agents=agents, environment=environment, settings=world.settings,
             worker=self._worker, queues=declared_by(self),
             policy=POLICIES[self.newer] if world.plan.policy else None,
@@ -128,21 +128,21 @@ class Life:
         if self.actor.alive:
             self.kill()
 
-    async def _read_stopped(self, app: Holdfast) -> None:
-        """Read back what stopped runs left open whenever that is due, as `holdfast worker` does."""
+    async def _read_stopped(self, app: Beforehand) -> None:
+        """Read back what stopped runs left open whenever that is due, as `beforehand worker` does."""
         while True:
             await asyncio.sleep(STOPPED_S)
             rows: list[RunRow] = []
-            with contextlib.suppress(HoldfastError):
+            with contextlib.suppress(BeforehandError):
                 rows = await app.engine.journal.runs(status="stopped", wakeable=True)
             for row in rows:
-                with contextlib.suppress(HoldfastError):
+                with contextlib.suppress(BeforehandError):
                     await verify_stopped_run(app.engine, row.run)
 
     def _worker(self, token: str) -> Worker:
         return Worker(token, machine="m", boot=self.world.boot, pid=self.number, pid_namespace=self.plan.name)
 
-    async def ask(self, app: Holdfast, agent: Agent[T, list[str]], given: T, script: Script) -> None:
+    async def ask(self, app: Beforehand, agent: Agent[T, list[str]], given: T, script: Script) -> None:
         """Call as often as it takes: the same id is the same run."""
         world = self.world
         while True:
@@ -162,7 +162,7 @@ class Life:
                 return
             except Died:
                 raise
-            except HoldfastError as error:
+            except BeforehandError as error:
                 world.tell(self.actor, f"run {script.id}: {type(error).__name__}: {error.message}")
                 await asyncio.sleep(5)
             else:
@@ -184,7 +184,7 @@ class Life:
             await self.hooks.deliver(message.key, arrival)
         except UsageError:
             message.refused = True
-        except HoldfastError as error:
+        except BeforehandError as error:
             world.tell(self.actor, f"cannot take in the webhook {message.id}: {error.message}")
             return
         message.heard, message.heard_ms = True, world.now_ms()
@@ -202,7 +202,7 @@ class Life:
         if self.app is None:
             return
         self.world.tell(self.actor, f"gets the webhook {event} {key} for {run}")
-        with contextlib.suppress(HoldfastError):
+        with contextlib.suppress(BeforehandError):
             await self.app.service.signal(run, event, key=key, payload=key, once=key)
             heard()
             self.world.tell(self.actor, f"acknowledges the webhook {event} {key} for {run}")

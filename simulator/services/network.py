@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.testing.world.loop import Actor
+from beforehand.testing.loop import Actor
 from simulator.plan import Fault
 from simulator.services.deferred import Application
 from simulator.services.service import Effect, Reply, Request

@@ -18,7 +18,7 @@ class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a service promises. Durations in milliseconds.
 
     `key`: whether it dedupes on a key, and `ttl_ms` for how long (None: for ever); `mismatch`, `stores` and
-    `in_progress` as in `holdfast.Key`. `read_back`: how its effects can be found again. `lag_ms`: how long an
+    `in_progress` as in `beforehand.Key`. `read_back`: how its effects can be found again. `lag_ms`: how long an
     effect may stay invisible; `late_ms`: how long after its arrival a request may still take effect.
     `natural`: an effect sets a state, and setting it twice changes nothing. `answers_later`: the effect is
     announced by a webhook after the answer. `accepts`: a request is only taken in, and what becomes of it is told

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth
 
-from holdfast_console.auth.tokens import TokenNote
-from holdfast_console.web.openapi import description
+from beforehand_console.auth.tokens import TokenNote
+from beforehand_console.web.openapi import description
 from tests.e2e.desk import AGENTS, POLICY, vouchers
 from tests.e2e.served import Served
 
 EXAMPLES = 25
 PEOPLE = ("ann", "ben", "cleo", "dora")
-NEVER_OURS = "hf_" + "0" * 64
+NEVER_OURS = "bh_" + "0" * 64
 QUIET = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -91,7 +91,7 @@ def test_calls_are_answered_as_described(operation: Any, mode: GenerationMode, s
 
 
 @pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.label)
-@pytest.mark.parametrize("shown", [{}, {"authorization": f"Bearer {NEVER_OURS}"}, {"cookie": "__Host-holdfast=1"}])
+@pytest.mark.parametrize("shown", [{}, {"authorization": f"Bearer {NEVER_OURS}"}, {"cookie": "__Host-beforehand=1"}])
 def test_nobody_is_answered_without_a_token(operation: Any, shown: dict[str, str], served: Served):
     path = operation.path.replace("{item}", "mail-ann/send_mail%231").replace("{run}", "mail-ann")
     own = {"origin": served.address, "content-type": "application/json"}
@@ -109,6 +109,9 @@ def mean(case: Case, item: str, shown: str) -> None:
     if "agent" in body:
         body.update(agent="mails", input="eve", queue="default", tenant="", priority=0)
         body.pop("key", None)
+    elif "word" in body:
+        person = item.partition("/")[0].rpartition("-")[2]
+        body.update(operation=f"voucher-{person}/coupon#1")
     elif "items" in body:
         body["items"] = [{"item": item, "shown": shown}]
     elif "shown" in body:

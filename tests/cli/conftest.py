@@ -10,9 +10,9 @@ from tests.cli.lab import DESK, Lab
 
 
 @pytest.fixture
-def holdfast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.chdir(tmp_path)
-    for name in ("HOLDFAST_JOURNAL", "DIE_AFTER", "FORCE_COLOR"):
+    for name in ("BEFOREHAND_JOURNAL", "DIE_AFTER", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
     sys.modules.pop("desk", None)  # of another test's directory: a module that is asked for by name would be that one
@@ -26,7 +26,7 @@ def holdfast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def asking(holdfast: Lab) -> Lab:
+def asking(beforehand: Lab) -> Lab:
     """The desk after a run that waits for a person: it is not known whether the shelf was stocked."""
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
-    return holdfast
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="lost")).status == 3
+    return beforehand

@@ -11,7 +11,8 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from holdfast.cli.main import main
+from beforehand.cli.main import main
+from tests import forked
 
 # Each effect leaves a line in a file beside the desk, so that it is counted outside the process.
 DESK = '''
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast import DidNotHappen, Happened, Key, Operation, Rejected, Run, Verdict, agent, current_operation, tool
+from beforehand import DidNotHappen, Happened, Key, Operation, Rejected, Run, Verdict, agent, current_operation, tool
 
 WORLD = Path(__file__).with_name("world.txt")
 
@@ -115,6 +116,10 @@ class Said:
         return " ".join(self.err.split())
 
 
+UNKEPT = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""For processes that run a program which the test changes within the same second: nothing compiled of it is kept."""
+
+
 @dataclass(frozen=True)
 class Lab:
     """A directory with a desk in it, and the command line called from there."""
@@ -131,21 +136,19 @@ class Lab:
 
     def apart(self, *arguments: str, **environment: str) -> Said:
         """Call a command in a process of its own."""
-        ended = subprocess.run(
-            self.command(*arguments), cwd=self.directory, env=self.surroundings(environment), capture_output=True,
-            text=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
-        )  # fmt: skip
+        words = self.command(*arguments)[1:]
+        ended = forked.run(words, cwd=self.directory, env=self.surroundings(environment))
         return Said(ended.returncode, ended.stdout, ended.stderr)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start a command in a process of its own; what it says on standard error can be read line by line."""
         return subprocess.Popen(
-            self.command(*arguments), cwd=self.directory, env=self.surroundings(environment), text=True,
+            self.command(*arguments), cwd=self.directory, env=self.surroundings(environment) | UNKEPT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-P", "-m", "holdfast", *arguments]
+        return [sys.executable, "-P", "-m", "beforehand", *arguments]
 
     def surroundings(self, environment: Mapping[str, str]) -> dict[str, str]:
         return {**os.environ, **self.environment, **environment}
@@ -164,7 +167,7 @@ class Lab:
 
     @property
     def journal(self) -> Path:
-        return self.directory / "holdfast.db"
+        return self.directory / "beforehand.db"
 
     @property
     def world(self) -> list[str]:

@@ -23,7 +23,7 @@ class Terminal:
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         environment = {**os.environ, **lab.environment, "TERM": "xterm"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *arguments], cwd=lab.directory, env=environment,
+            [sys.executable, "-m", "beforehand", *arguments], cwd=lab.directory, env=environment,
             stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         )  # fmt: skip
         os.close(slave)

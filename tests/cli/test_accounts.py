@@ -1,4 +1,4 @@
-"""`holdfast accounts`: the first admin, roles, passwords that are never arguments, tokens that are shown once."""
+"""`beforehand accounts`: the first admin, roles, passwords that are never arguments, tokens that are shown once."""
 
 import asyncio
 import secrets
@@ -6,30 +6,30 @@ import sqlite3
 
 import pytest
 
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.webhooks.access_log import Access, AccessLog
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.webhooks.access_log import Access, AccessLog
 from tests.cli.lab import Lab
 
 
 @pytest.fixture
-def staffed(holdfast: Lab) -> Lab:
+def staffed(beforehand: Lab) -> Lab:
     """A journal with an admin and an answerer."""
-    assert holdfast("accounts", "add", "anna", "--role", "admin").status == 0
-    assert holdfast("accounts", "add", "ben", "--role", "answerer", "--tool", "refund", "--queue", "eu").status == 0
-    return holdfast
+    assert beforehand("accounts", "add", "anna", "--role", "admin").status == 0
+    assert beforehand("accounts", "add", "ben", "--role", "answerer", "--tool", "refund", "--queue", "eu").status == 0
+    return beforehand
 
 
 def stored(lab: Lab) -> str:
     """Everything in the file of the journal and beside it, as text."""
-    files = [path for path in lab.directory.iterdir() if path.name.startswith("holdfast.db")]
+    files = [path for path in lab.directory.iterdir() if path.name.startswith("beforehand.db")]
     return "".join(path.read_bytes().decode("latin-1") for path in files)
 
 
-def test_whoever_can_write_the_journal_adds_the_first_admin(holdfast: Lab):
-    made = holdfast("accounts", "add", "anna", "--role", "admin")
+def test_whoever_can_write_the_journal_adds_the_first_admin(beforehand: Lab):
+    made = beforehand("accounts", "add", "anna", "--role", "admin")
     assert made.lines == ["anna  admin  no password"]
-    assert "holdfast accounts password anna" in made.remarks
-    assert holdfast("accounts", "list").lines == ["anna  admin  no password"]
+    assert "beforehand accounts password anna" in made.remarks
+    assert beforehand("accounts", "list").lines == ["anna  admin  no password"]
 
 
 def test_roles_are_given_added_and_listed(staffed: Lab):
@@ -86,7 +86,7 @@ def test_a_password_is_not_asked_for_where_nobody_can_type(staffed: Lab):
 def test_a_token_is_shown_once(staffed: Lab):
     made = staffed("accounts", "token", "add", "ben", "--days", "3", "--tool", "refund", "--note", "his\x1b[2J phone")
     secret = made.out.strip()
-    assert secret.startswith("hf_")
+    assert secret.startswith("bh_")
     assert secret[3:] not in stored(staffed)
     listed = staffed("accounts", "token", "list").out
     assert "his\\x1b[2J phone" in listed
@@ -133,7 +133,7 @@ def test_the_record_of_access_is_shown(staffed: Lab):
     assert len(staffed("accounts", "audit", "-").lines) == 1
 
 
-def test_each_command_shows_how_it_is_called(holdfast: Lab):
+def test_each_command_shows_how_it_is_called(beforehand: Lab):
     for words in ([], ["add"], ["list"], ["role"], ["password"], ["token"], ["token", "add"], ["token", "revoke"]):
-        shown = holdfast("accounts", *words, "--help")
-        assert (shown.status, "holdfast accounts" in shown.out.split("Examples:")[1]) == (0, True)
+        shown = beforehand("accounts", *words, "--help")
+        assert (shown.status, "beforehand accounts" in shown.out.split("Examples:")[1]) == (0, True)

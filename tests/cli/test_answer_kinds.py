@@ -1,4 +1,4 @@
-"""`holdfast answer` takes every kind of item, in the words that `holdfast inbox --item` lists for it."""
+"""`beforehand answer` takes every kind of item, in the words that `beforehand inbox --item` lists for it."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.cli.lab import Lab
 
 REVIEW = "ticket-1/restock#1"
 HANDED = """
-from holdfast import Run, agent
+from beforehand import Run, agent
 
 
 @agent(run_id="trip-{name}")
@@ -14,7 +14,7 @@ async def trip(run: Run, name: str) -> str:
     return str(await run.hand_off("travel", why="book it by hand"))
 """
 TRIP = """
-from holdfast import Operation, Rejected, Run, agent, tool
+from beforehand import Operation, Rejected, Run, agent, tool
 
 
 @tool
@@ -49,7 +49,7 @@ def words(lab: Lab, item: str) -> list[str]:
 def test_a_review_is_answered_by_saying_what_happened(asking: Lab, word: str, phase: str):
     said = asking("answer", REVIEW, word, "--evidence", "looked", "--by", "bea")
     assert said.lines == [
-        f"{REVIEW} is answered: {word.lower()}, decided by bea.", "Next: holdfast resume ticket-1",
+        f"{REVIEW} is answered: {word.lower()}, decided by bea.", "Next: beforehand resume ticket-1",
     ]  # fmt: skip
     why = asking("why", REVIEW, "--json").json
     assert why["phase"] == phase
@@ -62,7 +62,7 @@ def test_a_review_is_sent_once_more_or_abandoned(asking: Lab):
     assert asking("resume", "ticket-1").status == 3
     assert asking.world.count("restock lost") == 2
     said = asking("answer", REVIEW, "abandon", "--why", "too late", "--by", "bea")
-    assert (said.status, said.lines[-1]) == (0, "Next: holdfast show ticket-1")
+    assert (said.status, said.lines[-1]) == (0, "Next: beforehand show ticket-1")
     assert asking("inbox").lines[0].startswith("Nothing needs you")
 
 
@@ -78,63 +78,63 @@ def test_a_word_that_does_not_fit_names_those_that_do(asking: Lab):
     assert asking("why", REVIEW, "--json").json["phase"] == "unknown"
 
 
-def test_the_result_of_what_happened_goes_with_the_word(holdfast: Lab):
-    target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
-    assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    assert holdfast("run", target, holdfast.ticket("1")).status == 3
-    refused = holdfast("answer", "ticket-1/refund#1", "give-up", "--result", "17")
+def test_the_result_of_what_happened_goes_with_the_word(beforehand: Lab):
+    target = beforehand.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
+    assert beforehand.apart("run", target, beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    assert beforehand("run", target, beforehand.ticket("1")).status == 3
+    refused = beforehand("answer", "ticket-1/refund#1", "give-up", "--result", "17")
     assert (refused.status, "--result is what a call returned" in refused.err) == (2, True)
-    refused = holdfast("answer", "ticket-1/refund#1", "happened", "--result", "17")
+    refused = beforehand("answer", "ticket-1/refund#1", "happened", "--result", "17")
     assert (refused.status, "17 is not what refund returns" in refused.remarks) == (2, True)
-    assert holdfast("answer", "ticket-1/refund#1", "happened", "--result", '"r-7"').status == 0
-    assert holdfast("resume", "ticket-1").out == '"r-7"\n'
+    assert beforehand("answer", "ticket-1/refund#1", "happened", "--result", '"r-7"').status == 0
+    assert beforehand("resume", "ticket-1").out == '"r-7"\n'
 
 
 @pytest.mark.parametrize(
     ("word", "status", "next_step"),
     [("resume", "running", "resume"), ("take-over", "stopped", "show"), ("cancel", "stopped", "show")],
 )
-def test_a_run_that_stopped_is_answered(holdfast: Lab, word: str, status: str, next_step: str):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
-    assert words(holdfast, "ticket-1") == ["resume", "take-over", "cancel"]
-    refused = holdfast("answer", "ticket-1", "yes")
+def test_a_run_that_stopped_is_answered(beforehand: Lab, word: str, status: str, next_step: str):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="boom")).status == 1
+    assert words(beforehand, "ticket-1") == ["resume", "take-over", "cancel"]
+    refused = beforehand("answer", "ticket-1", "yes")
     assert (refused.status, "it takes: resume, take-over, cancel" in refused.remarks) == (2, True)
-    said = holdfast("answer", "ticket-1", word, "--why", "seen to it", "--by", "bea")
+    said = beforehand("answer", "ticket-1", word, "--why", "seen to it", "--by", "bea")
     assert said.lines == [
-        f"ticket-1 is answered: {word}, decided by bea.", f"Next: holdfast {next_step} ticket-1",
+        f"ticket-1 is answered: {word}, decided by bea.", f"Next: beforehand {next_step} ticket-1",
     ]  # fmt: skip
-    assert holdfast("answer", "ticket-1", word, "--why", "seen to it", "--by", "bea").status == 0
-    assert holdfast("inbox").lines[0].startswith("Nothing needs you")
-    assert holdfast("ps", "--json").json["runs"][0]["status"] == status
+    assert beforehand("answer", "ticket-1", word, "--why", "seen to it", "--by", "bea").status == 0
+    assert beforehand("inbox").lines[0].startswith("Nothing needs you")
+    assert beforehand("ps", "--json").json["runs"][0]["status"] == status
 
 
-def test_a_run_that_was_handed_over_is_taken_over(holdfast: Lab):
-    holdfast.write("handed.py", HANDED)
-    assert holdfast("run", "handed.py:trip", '"17"').status == 3
-    assert words(holdfast, "trip-17/hand_off#1") == ["VALUE", "take-over"]
-    assert holdfast("answer", "trip-17/hand_off#1", "take-over", "--by", "bea").lines[0] == (
+def test_a_run_that_was_handed_over_is_taken_over(beforehand: Lab):
+    beforehand.write("handed.py", HANDED)
+    assert beforehand("run", "handed.py:trip", '"17"').status == 3
+    assert words(beforehand, "trip-17/hand_off#1") == ["VALUE", "take-over"]
+    assert beforehand("answer", "trip-17/hand_off#1", "take-over", "--by", "bea").lines[0] == (
         "trip-17/hand_off#1 is answered: take-over, decided by bea."
     )
-    assert "taken over" in holdfast("show", "trip-17").words
+    assert "taken over" in beforehand("show", "trip-17").words
 
 
-def test_a_parked_transaction_is_tried_again_or_accepted(holdfast: Lab):
-    holdfast.write("trip.py", TRIP)
-    assert holdfast("run", "trip.py:trip", '"17"').status == 3
-    item = holdfast("inbox", "--json").json[0]["item"]
-    assert words(holdfast, item) == ["accept", "retry"]
-    assert "did you mean accept?" in holdfast("answer", item, "acept").err
-    assert holdfast("answer", item, "retry", "--by", "bea").status == 0
-    assert holdfast("resume", "trip-17").status == 3
-    assert holdfast("answer", item, "accept", "--why", "refunded by hand", "--by", "bea").status == 0
-    assert holdfast("resume", "trip-17").status == 1
+def test_a_parked_transaction_is_tried_again_or_accepted(beforehand: Lab):
+    beforehand.write("trip.py", TRIP)
+    assert beforehand("run", "trip.py:trip", '"17"').status == 3
+    item = beforehand("inbox", "--json").json[0]["item"]
+    assert words(beforehand, item) == ["accept", "retry"]
+    assert "did you mean accept?" in beforehand("answer", item, "acept").err
+    assert beforehand("answer", item, "retry", "--by", "bea").status == 0
+    assert beforehand("resume", "trip-17").status == 3
+    assert beforehand("answer", item, "accept", "--why", "refunded by hand", "--by", "bea").status == 0
+    assert beforehand("resume", "trip-17").status == 1
 
 
-def test_approvals_list_their_words_and_name_a_wrong_one(holdfast: Lab):
-    target = holdfast.change("@tool\ndef restock", "@tool(gate=\"sku == 'mug'\")\ndef restock")
-    assert holdfast("run", target, holdfast.ticket("1")).status == 3
-    assert words(holdfast, REVIEW) == ["yes", "no"]
-    said = holdfast("answer", REVIEW, "yess")
+def test_approvals_list_their_words_and_name_a_wrong_one(beforehand: Lab):
+    target = beforehand.change("@tool\ndef restock", "@tool(gate=\"sku == 'mug'\")\ndef restock")
+    assert beforehand("run", target, beforehand.ticket("1")).status == 3
+    assert words(beforehand, REVIEW) == ["yes", "no"]
+    said = beforehand("answer", REVIEW, "yess")
     assert (said.status, "did you mean yes?" in said.err) == (2, True)
-    unread = holdfast("answer", REVIEW, "yes")
+    unread = beforehand("answer", REVIEW, "yes")
     assert (unread.status, "--shown" in unread.err) == (2, True)

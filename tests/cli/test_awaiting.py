@@ -1,4 +1,4 @@
-"""`holdfast deliver` and `holdfast pending`, on a journal on disk."""
+"""`beforehand deliver` and `beforehand pending`, on a journal on disk."""
 
 import asyncio
 import base64
@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.model.records import Raw
+from beforehand import Beforehand
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.model.records import Raw
 from tests.cli.lab import Lab
 
 HOTEL = """
 from datetime import timedelta
 
-from holdfast import Deferred, Rejected, Run, agent, tool
+from beforehand import Deferred, Rejected, Run, agent, tool
 
 @tool
 async def book(room: str) -> str:
@@ -33,77 +33,77 @@ async def stay(run: Run, room: str) -> str:
 """
 
 
-def asked(holdfast: Lab) -> list[str]:
-    return (holdfast.directory / "asked").read_text().split()
+def asked(beforehand: Lab) -> list[str]:
+    return (beforehand.directory / "asked").read_text().split()
 
 
-def waiting(holdfast: Lab, room: str) -> None:
-    holdfast.write("hotel.py", HOTEL)
-    assert holdfast("run", "hotel.py:stay", f'"{room}"').status == 3
+def waiting(beforehand: Lab, room: str) -> None:
+    beforehand.write("hotel.py", HOTEL)
+    assert beforehand("run", "hotel.py:stay", f'"{room}"').status == 3
 
 
-def test_what_is_awaited_is_listed_with_its_deadline_and_settled_by_the_answer(holdfast: Lab):
-    waiting(holdfast, "7")
-    (awaited,) = holdfast("pending", "--json").json
+def test_what_is_awaited_is_listed_with_its_deadline_and_settled_by_the_answer(beforehand: Lab):
+    waiting(beforehand, "7")
+    (awaited,) = beforehand("pending", "--json").json
     assert awaited["operation"] == "stay-7/book#1"
     assert awaited["due_ms"]
-    assert "23 h 59 m  stay-7/book#1" in holdfast("pending").out.replace("24 h 00 m", "23 h 59 m")
-    said = holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
-    assert said.lines == ["Recorded.", "Next: holdfast resume stay-7"]
+    assert "23 h 59 m  stay-7/book#1" in beforehand("pending").out.replace("24 h 00 m", "23 h 59 m")
+    said = beforehand("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
+    assert said.lines == ["Recorded.", "Next: beforehand resume stay-7"]
     assert (
-        holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
+        beforehand("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
         .lines[0]
         .startswith("This message was recorded before")
     )
-    assert holdfast("resume", "stay-7").out == '"room 7"\n'
-    assert holdfast("pending").lines == ["Nothing is awaited."]
-    assert asked(holdfast) == ["7"]
+    assert beforehand("resume", "stay-7").out == '"room 7"\n'
+    assert beforehand("pending").lines == ["Nothing is awaited."]
+    assert asked(beforehand) == ["7"]
 
 
-def test_events_that_runs_wait_for_are_listed_as_well_those_without_a_deadline_last(holdfast: Lab):
-    waiting(holdfast, "7")
-    holdfast.write(
+def test_events_that_runs_wait_for_are_listed_as_well_those_without_a_deadline_last(beforehand: Lab):
+    waiting(beforehand, "7")
+    beforehand.write(
         "patient.py",
-        "from datetime import timedelta\n\nfrom holdfast import Run, agent\n\n\n"
+        "from datetime import timedelta\n\nfrom beforehand import Run, agent\n\n\n"
         '@agent(run_id="wait-{hours}")\nasync def wait(run: Run, hours: int) -> str:\n'
         "    within = timedelta(hours=hours) if hours else None\n"
         '    return str(await run.wait_for("news", key="k", timeout=within))\n',
     )
     for hours in ("0", "2"):
-        assert holdfast("run", "patient.py:wait", hours).status == 3
-    listed = holdfast("pending", "--json").json
+        assert beforehand("run", "patient.py:wait", hours).status == 3
+    listed = beforehand("pending", "--json").json
     assert [(one["operation"], one["kind"]) for one in listed] == [
         ("wait-2/wait_for:news#1", "event"), ("stay-7/book#1", "answer"), ("wait-0/wait_for:news#1", "event"),
     ]  # fmt: skip
-    assert [line.strip() for line in holdfast("pending").lines[-2:]] == [
-        "-  run wait-0 waits for news k", "holdfast signal wait-0 news --key k",
+    assert [line.strip() for line in beforehand("pending").lines[-2:]] == [
+        "-  run wait-0 waits for news k", "beforehand signal wait-0 news --key k",
     ]  # fmt: skip
-    holdfast("signal", "wait-0", "news", "--key", "k")
-    assert holdfast("resume", "wait-0").status == 0
-    assert len(holdfast("pending", "--json").json) == 2
+    beforehand("signal", "wait-0", "news", "--key", "k")
+    assert beforehand("resume", "wait-0").status == 0
+    assert len(beforehand("pending", "--json").json) == 2
 
 
-def test_an_answer_that_comes_first_is_kept_and_a_refusal_is_told(holdfast: Lab):
-    waiting(holdfast, "7")
-    early = holdfast("deliver", "B-8", "--id", "m1", "--status", "failed", "--why", "full")
+def test_an_answer_that_comes_first_is_kept_and_a_refusal_is_told(beforehand: Lab):
+    waiting(beforehand, "7")
+    early = beforehand("deliver", "B-8", "--id", "m1", "--status", "failed", "--why", "full")
     assert early.lines == ["Recorded.", "Nothing waits for B-8 yet: it is kept until something does."]
-    assert holdfast("run", "hotel.py:stay", '"8"').out == '"refused: full"\n'
-    assert asked(holdfast) == ["7", "8"]
+    assert beforehand("run", "hotel.py:stay", '"8"').out == '"refused: full"\n'
+    assert asked(beforehand) == ["7", "8"]
 
 
-def test_a_refusal_carries_no_result_and_an_id_names_one_message(holdfast: Lab):
-    waiting(holdfast, "7")
-    assert holdfast("deliver", "B-7", "--id", "m1", "--status", "failed", "--result", "1").status == 2
-    holdfast("deliver", "B-7", "--id", "m1", "--status", "pending")
-    refused = holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
+def test_a_refusal_carries_no_result_and_an_id_names_one_message(beforehand: Lab):
+    waiting(beforehand, "7")
+    assert beforehand("deliver", "B-7", "--id", "m1", "--status", "failed", "--result", "1").status == 2
+    beforehand("deliver", "B-7", "--id", "m1", "--status", "pending")
+    refused = beforehand("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
     assert "another message came under the id m1" in refused.err
-    assert holdfast("resume", "stay-7").status == 3
+    assert beforehand("resume", "stay-7").status == 3
 
 
 MAILER = """
 from datetime import timedelta
 
-from holdfast import Run, agent, current_operation, tool
+from beforehand import Run, agent, current_operation, tool
 
 @tool
 async def send(to: list[str]) -> list[str]:
@@ -119,35 +119,35 @@ async def mailing(run: Run, day: str) -> list[str]:
 """
 
 
-def test_a_part_that_is_still_to_come_is_listed_shown_explained_and_settled(holdfast: Lab):
-    holdfast.write("mail.py", MAILER)
-    assert holdfast("run", "mail.py:mailing", '"mon"').status == 3
-    (awaited,) = holdfast("pending", "--json").json
+def test_a_part_that_is_still_to_come_is_listed_shown_explained_and_settled(beforehand: Lab):
+    beforehand.write("mail.py", MAILER)
+    assert beforehand("run", "mail.py:mailing", '"mon"').status == 3
+    (awaited,) = beforehand("pending", "--json").json
     assert awaited["operation"] == "mail-mon/send#1/part#1"
-    shown = holdfast("show", "mail-mon").out
+    shown = beforehand("show", "mail-mon").out
     assert "mails left today is 7" in shown
     assert "eve: awaiting: waits for its answer" in shown
-    why = holdfast("why", "mail-mon/send#1/part#1").out
+    why = beforehand("why", "mail-mon/send#1/part#1").out
     assert "it is a part of send#1, and is never sent by itself" in why
-    assert holdfast("deliver", "mail-eve", "--id", "m1").lines == ["Recorded.", "Next: holdfast resume mail-mon"]
-    assert holdfast("resume", "mail-mon").json == ["ann", "eve"]
-    assert "eve: done" in holdfast("show", "mail-mon").out
-    assert holdfast("replay", "mail-mon").status == 0
+    assert beforehand("deliver", "mail-eve", "--id", "m1").lines == ["Recorded.", "Next: beforehand resume mail-mon"]
+    assert beforehand("resume", "mail-mon").json == ["ann", "eve"]
+    assert "eve: done" in beforehand("show", "mail-mon").out
+    assert beforehand("replay", "mail-mon").status == 0
 
 
 DELIVERER = """
 import asyncio, os, signal, sys
 
-from holdfast import Holdfast
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.control import service
-from holdfast.model.records import Raw
+from beforehand import Beforehand
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.control import service
+from beforehand.model.records import Raw
 
 async def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 async def deliver(point):
-    async with Holdfast("holdfast.db") as app:
+    async with Beforehand("beforehand.db") as app:
         if point == "announced":
             first, post = iter([True]), app.engine.journal.post
             app.engine.journal.post = lambda one: post(one) if next(first, False) else die()
@@ -162,40 +162,40 @@ asyncio.run(deliver(sys.argv[1]))
 
 
 @pytest.mark.parametrize("point", ["announced", "stored", "ordered"])
-def test_a_deliverer_that_is_killed_leaves_no_run_asleep(holdfast: Lab, point: str):
-    waiting(holdfast, "7")
-    holdfast.write("deliver.py", DELIVERER)
-    dead = subprocess.run([sys.executable, "deliver.py", point], cwd=holdfast.directory, check=False)
+def test_a_deliverer_that_is_killed_leaves_no_run_asleep(beforehand: Lab, point: str):
+    waiting(beforehand, "7")
+    beforehand.write("deliver.py", DELIVERER)
+    dead = subprocess.run([sys.executable, "deliver.py", point], cwd=beforehand.directory, check=False)
     assert dead.returncode == -9
-    worked = holdfast("worker", "hotel.py:stay", "--once")
+    worked = beforehand("worker", "hotel.py:stay", "--once")
     if point == "announced":  # nothing was stored, and so nothing acknowledged: its sender sends it again
         assert worked.out == "0 runs driven.\n"
-        holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
-        worked = holdfast("worker", "hotel.py:stay", "--once")
+        beforehand("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
+        worked = beforehand("worker", "hotel.py:stay", "--once")
     assert worked.out == "1 run driven.\n"
-    assert holdfast("resume", "stay-7").out == '"room 7"\n'
-    assert asked(holdfast) == ["7"]
+    assert beforehand("resume", "stay-7").out == '"room 7"\n'
+    assert asked(beforehand) == ["7"]
 
 
-def test_an_answer_that_does_not_fit_is_read_by_whoever_has_the_code(holdfast: Lab):
-    waiting(holdfast, "7")
-    said = holdfast("deliver", "B-7", "--id", "m1", "--result", "7")
+def test_an_answer_that_does_not_fit_is_read_by_whoever_has_the_code(beforehand: Lab):
+    waiting(beforehand, "7")
+    said = beforehand("deliver", "B-7", "--id", "m1", "--result", "7")
     assert said.lines[0] == "Recorded."
-    resumed = holdfast("resume", "stay-7")
+    resumed = beforehand("resume", "stay-7")
     assert resumed.status == 3
     assert "is not what book returns; expected str" in resumed.err
-    assert holdfast("resolve", "stay-7/book#1", "--happened", "--result", '"room 7"', "--by", "bea").status == 0
-    assert holdfast("resume", "stay-7").out == '"room 7"\n'
+    assert beforehand("resolve", "stay-7/book#1", "--happened", "--result", '"room 7"', "--by", "bea").status == 0
+    assert beforehand("resume", "stay-7").out == '"room 7"\n'
 
 
-def test_a_fork_inherits_how_parts_ended_and_does_not_count_them_as_writes(holdfast: Lab):
-    holdfast.write("mail.py", MAILER)
-    assert holdfast("run", "mail.py:mailing", '"mon"').status == 3
-    holdfast("deliver", "mail-eve", "--id", "m1")
-    assert holdfast("resume", "mail-mon").status == 0
-    assert "part#1" not in holdfast("fork", "mail-mon", "--at", "send#1", "--as", "before").out
-    assert holdfast("fork", "mail-mon", "--at", "parts#1", "--as", "after").status == 0
-    assert holdfast("resume", "after").json == ["ann", "eve"]
+def test_a_fork_inherits_how_parts_ended_and_does_not_count_them_as_writes(beforehand: Lab):
+    beforehand.write("mail.py", MAILER)
+    assert beforehand("run", "mail.py:mailing", '"mon"').status == 3
+    beforehand("deliver", "mail-eve", "--id", "m1")
+    assert beforehand("resume", "mail-mon").status == 0
+    assert "part#1" not in beforehand("fork", "mail-mon", "--at", "send#1", "--as", "before").out
+    assert beforehand("fork", "mail-mon", "--at", "parts#1", "--as", "after").status == 0
+    assert beforehand("resume", "after").json == ["ann", "eve"]
 
 
 @pytest.mark.parametrize(
@@ -209,33 +209,33 @@ def test_a_fork_inherits_how_parts_ended_and_does_not_count_them_as_writes(holdf
         ("bank=NOT_THERE:any", "the variable NOT_THERE is empty"),
     ],
 )
-def test_a_sender_says_its_name_its_secret_and_what_it_may_answer_for(holdfast: Lab, spelled: str, says: str):
-    holdfast.environment["BANK"] = "whsec_" + base64.b64encode(os.urandom(24)).decode()
-    said = holdfast("serve-hooks", "--sender", spelled)
+def test_a_sender_says_its_name_its_secret_and_what_it_may_answer_for(beforehand: Lab, spelled: str, says: str):
+    beforehand.environment["BANK"] = "whsec_" + base64.b64encode(os.urandom(24)).decode()
+    said = beforehand("serve-hooks", "--sender", spelled)
     assert said.status == 2
     assert says in " ".join(said.err.split())
 
 
-def test_a_server_with_a_certificate_that_cannot_be_used_does_not_start(holdfast: Lab):
-    holdfast.environment["BANK"] = "whsec_" + base64.b64encode(os.urandom(24)).decode()
-    waiting(holdfast, "7")
+def test_a_server_with_a_certificate_that_cannot_be_used_does_not_start(beforehand: Lab):
+    beforehand.environment["BANK"] = "whsec_" + base64.b64encode(os.urandom(24)).decode()
+    waiting(beforehand, "7")
     for command in (["serve"], ["serve-hooks", "--sender", "bank=BANK:any"]):
-        said = holdfast(*command, "--port", "0", "--cert", "missing.pem")
+        said = beforehand(*command, "--port", "0", "--cert", "missing.pem")
         assert said.status == 2
         assert "the certificate missing.pem cannot be used" in " ".join(said.err.split())
 
 
-def test_a_story_names_the_sender_of_an_answer(holdfast: Lab):
-    waiting(holdfast, "7")
+def test_a_story_names_the_sender_of_an_answer(beforehand: Lab):
+    waiting(beforehand, "7")
 
     async def deliver() -> None:
-        async with Holdfast(str(holdfast.directory / "holdfast.db"), recover=False) as app:
+        async with Beforehand(str(beforehand.directory / "beforehand.db"), recover=False) as app:
             arrival = ArrivedAnswer(
                 "m1", result=Raw(b'"room 7"'), source="webhook hotel", sender="hotel", tools=("book",)
             )
             await app.service.deliver("B-7", arrival)
 
     asyncio.run(deliver())
-    assert holdfast("resume", "stay-7").out == '"room 7"\n'
-    assert "by webhook hotel" in holdfast("show", "stay-7").out
-    assert "webhook hotel" in holdfast("why", "stay-7/book#1").out
+    assert beforehand("resume", "stay-7").out == '"room 7"\n'
+    assert "by webhook hotel" in beforehand("show", "stay-7").out
+    assert "webhook hotel" in beforehand("why", "stay-7/book#1").out

@@ -1,4 +1,4 @@
-"""`holdfast budget`: what a run may use and has used, raising it, and budgets that make no sense."""
+"""`beforehand budget`: what a run may use and has used, raising it, and budgets that make no sense."""
 
 import json
 import subprocess
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 PROGRAM = """
-from holdfast import Run, agent, tool
-from holdfast.policies import RunBudget
+from beforehand import Run, agent, tool
+from beforehand.policies import RunBudget
 
 async def judge(text: str) -> dict:
     return {"usage": {"input_tokens": 40_000, "output_tokens": 2_000}}
@@ -29,8 +31,7 @@ class Desk:
         self.target, self.journal = f"{place / 'desk.py'}:desk", str(place / "runs.db")
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "holdfast", *arguments, "--journal", self.journal]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return forked.run(["-P", "-m", "beforehand", *arguments, "--journal", self.journal])
 
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         return self("run", self.target, '"ann"', *options)
@@ -91,16 +92,16 @@ def test_only_a_limit_that_the_run_has_is_raised(desk: Desk):
 def test_a_run_that_a_shared_budget_stopped_says_how_it_continues(desk: Desk, tmp_path: Path):
     limits = tmp_path / "queues.yaml"
     limits.write_text("budgets:\n  support: {agent: desk, model_calls: 1, then: stop}\n")
-    (tmp_path / "pyproject.toml").write_text(f'[tool.holdfast]\nqueues = "{limits}"\n')
+    (tmp_path / "pyproject.toml").write_text(f'[tool.beforehand]\nqueues = "{limits}"\n')
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "holdfast", *arguments, "--journal", desk.journal]
+        command = [sys.executable, "-m", "beforehand", *arguments, "--journal", desk.journal]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
 
     stopped = call("run", desk.target, '"ann"')
     assert "budget ann" in stopped.stderr
     assert "resume ann" in call("budget", "ann").stdout
-    assert json.loads(call("budget", "ann", "--json").stdout)["next_step"] == "holdfast resume ann"
+    assert json.loads(call("budget", "ann", "--json").stdout)["next_step"] == "beforehand resume ann"
     limits.write_text("budgets:\n  support: {agent: desk, model_calls: 100, then: stop}\n")
     assert call("resume", "ann").returncode == 0
     assert call("worker", desk.target, "--once").returncode == 0
@@ -112,10 +113,10 @@ def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path:
     limits.write_text(
         "budgets:\n  support: {agent: desk, tokens: 50000, zone: Europe/Berlin}\n  x: {agent: des, tokens: 1}"
     )
-    (tmp_path / "pyproject.toml").write_text(f'[tool.holdfast]\nqueues = "{limits}"\n')
+    (tmp_path / "pyproject.toml").write_text(f'[tool.beforehand]\nqueues = "{limits}"\n')
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "holdfast", *arguments, "--journal", desk.journal]
+        command = [sys.executable, "-m", "beforehand", *arguments, "--journal", desk.journal]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
 
     assert call("run", desk.target, '"ann"', "--budget", "effects=1").returncode == 3
@@ -130,7 +131,7 @@ def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path:
     assert "1 run waiting" in shown.stdout
     assert "the limit of agent des concerns no run" in shown.stderr
     attention = json.loads(call("top", "--json").stdout)["attention"]
-    assert {"what": "shared budget support has no room: 1 run waiting for it", "command": "holdfast budget"} in [
+    assert {"what": "shared budget support has no room: 1 run waiting for it", "command": "beforehand budget"} in [
         {**one, "command": one["command"].replace(f" --journal {desk.journal}", "")} for one in attention
     ]
     refused = call("budget", "--raise", "tokens=1")
@@ -141,8 +142,8 @@ def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path:
 
 
 PRICED = """
-from holdfast import Run, agent
-from holdfast.policies import RunBudget
+from beforehand import Run, agent
+from beforehand.policies import RunBudget
 
 async def judge(text: str) -> dict:
     return {"usage": {"input_tokens": 40_000, "output_tokens": 2_000, "model": "large"}}
@@ -158,7 +159,7 @@ async def desk(run: Run, name: str) -> str:
 @pytest.fixture
 def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\nprices = "prices.yaml"\nqueues = "queues.yaml"\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.beforehand]\nprices = "prices.yaml"\nqueues = "queues.yaml"\n')
     (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  large: {input: 1.25, output: 10}\n")
     (tmp_path / "queues.yaml").write_text("budgets:\n  all: {cost: 9 EUR}\n")
     desk = Desk(tmp_path)
@@ -172,7 +173,7 @@ def test_budget_and_costs_show_the_same_sum_and_the_limit_is_raised_in_its_curre
     report = json.loads(priced("budget", "ann", "--json").stdout)
     cost = {"limit": "cost", "most": "0.10", "used": "0.14", "reserved": "0.00", "over": "0.04", "currency": "EUR"}
     assert {**cost, "assumed": "0.00"} in [{"assumed": "0.00", **one} for one in report["limits"]]
-    assert report["next_step"] == "holdfast budget ann --raise 'cost=AMOUNT EUR'"
+    assert report["next_step"] == "beforehand budget ann --raise 'cost=AMOUNT EUR'"
     total = json.loads(priced("costs", "--json").stdout)["total"]
     assert Decimal(total["cost"]["EUR"]) == Decimal("0.14")
     assert "0.14 used" in priced("budget").stdout
@@ -196,8 +197,8 @@ def test_a_model_without_a_price_is_named_and_asked_once_the_file_has_it(priced:
 
 
 TREE = """
-from holdfast import Natural, Run, agent, tool
-from holdfast.policies import RunBudget
+from beforehand import Natural, Run, agent, tool
+from beforehand.policies import RunBudget
 
 @tool(idempotency=Natural())
 async def mark(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`holdfast policy calibrate`: thresholds in a policy's file, proposed and applied."""
+"""`beforehand policy calibrate`: thresholds in a policy's file, proposed and applied."""
 
 from tests.cli.lab import Lab
 
@@ -11,20 +11,21 @@ rules:
 """
 
 
-def test_without_findings_it_stays(holdfast: Lab):
-    holdfast.write("policy.yaml", POLICY)
-    assert holdfast("policy", "check", "policy.yaml").status == 0
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("17")).status == 0
-    said = holdfast("policy", "calibrate", "policy.yaml")
+def test_without_findings_it_stays(beforehand: Lab):
+    beforehand.write("policy.yaml", POLICY)
+    assert beforehand("policy", "check", "policy.yaml").status == 0
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("17")).status == 0
+    said = beforehand("policy", "calibrate", "policy.yaml")
     assert said.status == 0
     assert "sure stays at 0.8: 0 and 0 cases, and a move takes 30" in said.words
-    found = holdfast("policy", "calibrate", "policy.yaml", "--apply", "--by", "anna", "--json").json
+    found = beforehand("policy", "calibrate", "policy.yaml", "--apply", "--by", "anna", "--json").json
     assert (found["proposals"][0]["judgement"]["direction"], found["moved"]) == ("stay", [])
-    assert holdfast("policy", "show", "policy.yaml", "--apply").status == 2
+    assert beforehand("policy", "calibrate", "policy.yaml", "other.yaml").status == 2
+    assert beforehand("policy", "calibrate").status == 2, "this project has no policy"
 
 
-def test_a_threshold_outside_its_bounds_is_refused(holdfast: Lab):
-    holdfast.write("policy.yaml", POLICY.replace("start: 0.8", "start: 0.99"))
-    said = holdfast("policy", "check", "policy.yaml")
+def test_a_threshold_outside_its_bounds_is_refused(beforehand: Lab):
+    beforehand.write("policy.yaml", POLICY.replace("start: 0.8", "start: 0.99"))
+    said = beforehand("policy", "check", "policy.yaml")
     assert said.status == 2
     assert "outside 0.6 to 0.95" in said.words

@@ -8,41 +8,41 @@ import pytest
 from tests.cli.lab import Lab
 
 
-def journals(holdfast: Lab) -> list[str]:
-    return sorted(path.relative_to(holdfast.directory).as_posix() for path in holdfast.directory.rglob("*.db"))
+def journals(beforehand: Lab) -> list[str]:
+    return sorted(path.relative_to(beforehand.directory).as_posix() for path in beforehand.directory.rglob("*.db"))
 
 
 def test_the_option_comes_first_then_the_environment_then_the_project_then_here(
-    holdfast: Lab, monkeypatch: pytest.MonkeyPatch
+    beforehand: Lab, monkeypatch: pytest.MonkeyPatch
 ):
-    inner = holdfast.directory / "inner"
+    inner = beforehand.directory / "inner"
     inner.mkdir()
     monkeypatch.chdir(inner)
-    target, given = "../desk.py:desk", holdfast.ticket("1")
-    assert holdfast("run", target, given).status == 0
-    assert journals(holdfast) == ["inner/holdfast.db"]
-    holdfast.write("pyproject.toml", '[tool.holdfast]\njournal = "project.db"\n')
-    assert holdfast("run", target, given).status == 0
-    assert journals(holdfast) == ["inner/holdfast.db", "project.db"]
-    assert holdfast("run", target, given, HOLDFAST_JOURNAL="environment.db").status == 0
-    assert "inner/environment.db" in journals(holdfast)
-    assert holdfast("run", target, given, "--journal", "option.db", HOLDFAST_JOURNAL="environment.db").status == 0
-    assert "inner/option.db" in journals(holdfast)
+    target, given = "../desk.py:desk", beforehand.ticket("1")
+    assert beforehand("run", target, given).status == 0
+    assert journals(beforehand) == ["inner/beforehand.db"]
+    beforehand.write("pyproject.toml", '[tool.beforehand]\njournal = "project.db"\n')
+    assert beforehand("run", target, given).status == 0
+    assert journals(beforehand) == ["inner/beforehand.db", "project.db"]
+    assert beforehand("run", target, given, BEFOREHAND_JOURNAL="environment.db").status == 0
+    assert "inner/environment.db" in journals(beforehand)
+    assert beforehand("run", target, given, "--journal", "option.db", BEFOREHAND_JOURNAL="environment.db").status == 0
+    assert "inner/option.db" in journals(beforehand)
 
 
-def test_the_nearest_project_counts(holdfast: Lab, monkeypatch: pytest.MonkeyPatch):
-    inner = holdfast.directory / "inner"
+def test_the_nearest_project_counts(beforehand: Lab, monkeypatch: pytest.MonkeyPatch):
+    inner = beforehand.directory / "inner"
     inner.mkdir()
-    holdfast.write("pyproject.toml", '[tool.holdfast]\njournal = "outer.db"\n')
+    beforehand.write("pyproject.toml", '[tool.beforehand]\njournal = "outer.db"\n')
     (inner / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     monkeypatch.chdir(inner)
-    assert holdfast("run", "../desk.py:desk", holdfast.ticket("1")).status == 0
-    assert journals(holdfast) == ["inner/holdfast.db"]
+    assert beforehand("run", "../desk.py:desk", beforehand.ticket("1")).status == 0
+    assert journals(beforehand) == ["inner/beforehand.db"]
 
 
-def test_an_address_of_sqlite_is_a_path(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1"), "--journal", "sqlite://here.db").status == 0
-    assert journals(holdfast) == ["here.db"]
+def test_an_address_of_sqlite_is_a_path(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1"), "--journal", "sqlite://here.db").status == 0
+    assert journals(beforehand) == ["here.db"]
 
 
 @pytest.mark.parametrize(
@@ -56,24 +56,24 @@ def test_an_address_of_sqlite_is_a_path(holdfast: Lab):
         (".", 1, "is a directory"),
     ],
 )
-def test_a_journal_that_cannot_be(holdfast: Lab, journal: str, status: int, problem: str):
-    said = holdfast("run", "desk.py:desk", holdfast.ticket("1"), "--journal", journal)
+def test_a_journal_that_cannot_be(beforehand: Lab, journal: str, status: int, problem: str):
+    said = beforehand("run", "desk.py:desk", beforehand.ticket("1"), "--journal", journal)
     assert said.status == status
     assert problem in said.err
-    assert not holdfast.world
+    assert not beforehand.world
 
 
 @pytest.mark.parametrize(
     ("project", "problem"),
     [
-        ("[tool.holdfast]\njournal = 3\n", "journal is 3, which is not a string"),
-        ("[tool.holdfast\n", "pyproject.toml cannot be read"),
-        ('[tool.holdfast]\nagents = "desk.py:desk"\n', "agents is not a list"),
+        ("[tool.beforehand]\njournal = 3\n", "journal is 3, which is not a string"),
+        ("[tool.beforehand\n", "pyproject.toml cannot be read"),
+        ('[tool.beforehand]\nagents = "desk.py:desk"\n', "agents is not a list"),
     ],
 )
-def test_a_project_file_that_is_wrong(holdfast: Lab, project: str, problem: str):
-    holdfast.write("pyproject.toml", project)
-    said = holdfast("worker", "--once") if "agents" in project else holdfast("ps")
+def test_a_project_file_that_is_wrong(beforehand: Lab, project: str, problem: str):
+    beforehand.write("pyproject.toml", project)
+    said = beforehand("worker", "--once") if "agents" in project else beforehand("ps")
     assert said.status == 2
     assert problem in said.err
 
@@ -82,14 +82,14 @@ FOREIGN = 1234
 
 
 @pytest.fixture
-def shared(holdfast: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+def shared(beforehand: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A directory below one whose pyproject.toml names code that leaves a mark when it is imported."""
-    holdfast.write("evil.py", "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
-    holdfast.write("pyproject.toml", '[tool.holdfast]\nagents = ["evil.py:desk"]\njournal = "theirs.db"\n')
-    inner = holdfast.directory / "inner"
+    beforehand.write("evil.py", "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
+    beforehand.write("pyproject.toml", '[tool.beforehand]\nagents = ["evil.py:desk"]\njournal = "theirs.db"\n')
+    inner = beforehand.directory / "inner"
     inner.mkdir()
     monkeypatch.chdir(inner)
-    return holdfast
+    return beforehand
 
 
 def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,16 +110,16 @@ def test_settings_of_another_user_run_no_code(
     said = shared(*command)
     assert said.status == 2
     assert "belongs to uid 1234, and you are" in " ".join(said.err.split()) or os.geteuid() != 0
-    assert "export HOLDFAST_TRUSTED_PROJECTS=" in said.err
+    assert "export BEFOREHAND_TRUSTED_PROJECTS=" in said.err
     assert not (shared.directory / "ran").exists()
 
 
 def test_they_are_read_once_their_directory_is_trusted_by_name(shared: Lab, monkeypatch: pytest.MonkeyPatch):
     give_away(shared.directory / "pyproject.toml", monkeypatch)
     trusted = f"/nowhere:{shared.directory}"
-    assert "evil.py has no 'desk'" in " ".join(shared("tools", HOLDFAST_TRUSTED_PROJECTS=trusted).err.split())
+    assert "evil.py has no 'desk'" in " ".join(shared("tools", BEFOREHAND_TRUSTED_PROJECTS=trusted).err.split())
     assert (shared.directory / "ran").exists()
-    assert shared("tools", HOLDFAST_TRUSTED_PROJECTS="/nowhere").status == 2
+    assert shared("tools", BEFOREHAND_TRUSTED_PROJECTS="/nowhere").status == 2
 
 
 def test_a_link_of_another_user_to_a_file_of_mine_is_refused(shared: Lab, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ from tests.cli.lab import Lab
 BANK = """
 from datetime import timedelta
 
-from holdfast import Deferred, Key, Operation, Run, agent, current_operation, tool
+from beforehand import Deferred, Key, Operation, Run, agent, current_operation, tool
 
 
 @tool(idempotency=Key.forever())
@@ -37,14 +37,14 @@ NAME = "pay-ann/pay#1"
 
 
 @pytest.fixture
-def bounced(holdfast: Lab) -> Lab:
-    holdfast.write("bank.py", BANK)
-    assert holdfast("run", "bank.py:desk", '"ann"').status == 3
-    holdfast("deliver", "P-ann", "--id", "m1", "--result", '"R-1"')
-    assert holdfast("resume", "pay-ann").out == '"R-1"\n'
-    assert holdfast("inbox").lines[0].startswith("Nothing needs you")
-    holdfast("deliver", "P-ann", "--id", "m2", "--status", "failed", "--why", "bounced")
-    return holdfast
+def bounced(beforehand: Lab) -> Lab:
+    beforehand.write("bank.py", BANK)
+    assert beforehand("run", "bank.py:desk", '"ann"').status == 3
+    beforehand("deliver", "P-ann", "--id", "m1", "--result", '"R-1"')
+    assert beforehand("resume", "pay-ann").out == '"R-1"\n'
+    assert beforehand("inbox").lines[0].startswith("Nothing needs you")
+    beforehand("deliver", "P-ann", "--id", "m2", "--status", "failed", "--why", "bounced")
+    return beforehand
 
 
 def test_it_is_in_the_inbox_and_wherever_the_outcome_is_shown(bounced: Lab):
@@ -57,11 +57,11 @@ def test_it_is_in_the_inbox_and_wherever_the_outcome_is_shown(bounced: Lab):
     line, _, next_step = bounced("ps").lines
     assert not line.startswith("✓")
     assert "contradicted: pay#1" in line
-    assert next_step == f"Next: holdfast why {NAME}"
+    assert next_step == f"Next: beforehand why {NAME}"
 
     shown = bounced("show", "pay-ann").out
     assert "contradicted: attempt 1 reported late: rejected bounced" in " ".join(shown.split())
-    assert f"holdfast why {NAME}" in shown
+    assert f"beforehand why {NAME}" in shown
     entries = [one for one in bounced("show", "pay-ann", "--json").json["entries"] if one["step"] == "pay#1"]
     assert entries[-1]["mark"] == "asks"
     notes = [f"{note['label']}: {note.get('text', '')}" for entry in entries for note in entry.get("notes", ())]
@@ -89,13 +89,13 @@ def test_it_is_in_the_inbox_and_wherever_the_outcome_is_shown(bounced: Lab):
 
 def test_every_printed_next_step_works_and_one_answer_closes_it(bounced: Lab):
     steps = bounced("why", NAME, "--json").json["next_step"]
-    assert steps[0] == f"holdfast inbox --item {NAME}"
+    assert steps[0] == f"beforehand inbox --item {NAME}"
     assert bounced(*steps[0].split()[1:]).status == 0
-    assert f"holdfast resolve {NAME} --did-not-happen --by NAME" in steps
+    assert f"beforehand resolve {NAME} --did-not-happen --evidence TEXT --by NAME" in steps
     said = bounced("resolve", NAME, "--did-not-happen", "--by", "bea", "--evidence", "no money came")
     assert said.status == 0
     assert said.lines[0] == f"Recorded: the contradiction of {NAME} is answered. Its outcome stays succeeded."
-    assert said.lines[-1] == "Next: holdfast undo pay-ann"
+    assert said.lines[-1] == "Next: beforehand undo pay-ann"
     assert bounced("inbox").lines[0].startswith("Nothing needs you")
     assert bounced("ps").lines[0].startswith("✓")
     second = bounced("resolve", NAME, "--happened", "--by", "cid")
@@ -110,7 +110,7 @@ def test_compensation_undoes_the_run(bounced: Lab):
     shown = " ".join(bounced("inbox", "--item", NAME).out.split())
     assert "undoes the whole run pay-ann" in shown
     said = bounced("resolve", NAME, "--compensate", "--by", "bea")
-    assert said.lines[-1] == "Next: holdfast resume pay-ann"
+    assert said.lines[-1] == "Next: beforehand resume pay-ann"
     bounced("resume", "pay-ann")
     assert (bounced.directory / "world").read_text() == "take back ann\n"
     (listed,) = bounced("ps", "--json").json["runs"]
@@ -133,5 +133,5 @@ def test_one_line_leads_to_all_contradictions(bounced: Lab):
         assert bounced("resume", f"pay-{name}").status == 0
         bounced("deliver", f"P-{name}", "--id", f"{name}-2", "--status", "failed", "--why", "bounced")
     said = bounced("ps")
-    assert [line for line in said.lines if line.startswith("Next:")] == ["Next: holdfast inbox"]
+    assert [line for line in said.lines if line.startswith("Next:")] == ["Next: beforehand inbox"]
     assert all(f"pay-{name}/pay#1" in bounced("inbox").out for name in ("ann", "bob", "cid"))

@@ -1,4 +1,4 @@
-"""`holdfast costs`: sums over all runs, from a program's own records."""
+"""`beforehand costs`: sums over all runs, from a program's own records."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 from tests.cli.lab import Lab
 
 DESK = """
-from holdfast import Run, agent, tool
-from holdfast.loop import ModelCall, ModelLoop, ModelReply
-from holdfast.observation import Usage
-from holdfast.testing.services import ScriptedModel
+from beforehand import Run, agent, tool
+from beforehand.loop import ModelCall, ModelLoop, ModelReply
+from beforehand.observation import Usage
+from beforehand.testing.services import ScriptedModel
 
 
 @tool
@@ -53,7 +53,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 def test_an_empty_journal_says_so(lab: Lab):
     lab.write(
         "idle.py",
-        "from holdfast import Run, agent\n@agent(run_id='{name}')\nasync def idle(run: Run, name: str) -> str:\n    return name\n",
+        "from beforehand import Run, agent\n@agent(run_id='{name}')\nasync def idle(run: Run, name: str) -> str:\n    return name\n",
     )
     lab("run", "idle.py:idle", '"ann"')
     said = lab("costs")
@@ -81,7 +81,7 @@ def test_known_sums_stand_beside_what_is_unknown(lab: Lab):
 def test_calls_that_name_no_model_get_the_hint_to_name_it(lab: Lab):
     lab.write(
         "plain.py",
-        "from holdfast import Run, agent\n"
+        "from beforehand import Run, agent\n"
         "async def rule(name: str) -> dict:\n    return {'usage': {'input_tokens': 40, 'output_tokens': 2}}\n"
         "@agent(run_id='{name}')\nasync def plain(run: Run, name: str) -> dict:\n    return await run.decide(rule, name)\n",
     )
@@ -93,7 +93,7 @@ def test_calls_that_name_no_model_get_the_hint_to_name_it(lab: Lab):
 
 
 def test_the_file_of_the_project_and_json(lab: Lab):
-    lab.write("pyproject.toml", '[tool.holdfast]\nprices = "prices.yaml"\n')
+    lab.write("pyproject.toml", '[tool.beforehand]\nprices = "prices.yaml"\n')
     lab("run", "desk.py:desk", '"ann"')
     said = lab("costs", "--json")
     (line,) = said.json["lines"]
@@ -111,9 +111,9 @@ def test_what_replay_saved(lab: Lab):
 
 
 LOOSE = """
-from holdfast import Natural, Run, agent, tool
-from holdfast.policies import Budget
-from holdfast.errors import ModelError
+from beforehand import Natural, Run, agent, tool
+from beforehand.policies import Budget
+from beforehand.errors import ModelError
 
 
 @tool(idempotency=Natural(), budget=Budget(call="0.40 EUR"))

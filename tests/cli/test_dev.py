@@ -1,4 +1,4 @@
-"""`holdfast dev` as a person uses it: one process that drives, serves and reloads, and waits out a broken file."""
+"""`beforehand dev` as a person uses it: one process that drives, serves and reloads, and waits out a broken file."""
 
 import json
 import re
@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast import Run, agent
-from holdfast.cli import dev
+from beforehand import Run, agent
+from beforehand.cli import dev
 from tests.cli.lab import Lab
 
 SECONDS = 60
 
 
 class Screen:
-    """The lines of a running `holdfast dev`."""
+    """The lines of a running `beforehand dev`."""
 
     def __init__(self, process: subprocess.Popen[str], file: Path) -> None:
         self.process = process
@@ -56,49 +56,50 @@ def developing(lab: Lab, *arguments: str) -> Generator[Screen]:
         process.wait(SECONDS)
 
 
-def test_it_drives_serves_and_reloads_in_one_process(holdfast: Lab):
-    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    with developing(holdfast, "desk.py:desk", "--port", "0") as screen:
+def test_it_drives_serves_and_reloads_in_one_process(beforehand: Lab):
+    assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    with developing(beforehand, "desk.py:desk", "--port", "0") as screen:
         screen.until("ticket-1 completed")
-        assert 'Next: in another terminal: holdfast run desk.py:desk \'{"id":"A-1"}\'' in (
-            (holdfast.directory / "screen.txt").read_text()
+        assert 'Next: in another terminal: beforehand run desk.py:desk \'{"id":"A-1"}\'' in (
+            (beforehand.directory / "screen.txt").read_text()
         )
-        address = re.search(r"http://127.0.0.1:\d+/", (holdfast.directory / "screen.txt").read_text())
+        address = re.search(r"http://127.0.0.1:\d+/", (beforehand.directory / "screen.txt").read_text())
         assert address is not None
         with urllib.request.urlopen(address[0] + "healthz", timeout=SECONDS) as answer:
             assert answer.status == 200
-        desk = (holdfast.directory / "desk.py").read_text()
-        (holdfast.directory / "desk.py").write_text(desk + "\n# changed\n")
+        desk = (beforehand.directory / "desk.py").read_text()
+        (beforehand.directory / "desk.py").write_text(desk + "\n# changed\n")
         screen.until("Reloading: desk.py changed.")
         screen.until("Driving desk")
-        assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("2"), DIE_AFTER="refund").status == -9
+        assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("2"), DIE_AFTER="refund").status == -9
         screen.until("ticket-2 completed")
         screen.process.send_signal(signal.SIGINT)
         assert screen.process.wait(SECONDS) == 0
-    keys = {line for line in holdfast.world if line.startswith("refund")}
-    assert len(keys) == 2, holdfast.world
+    keys = {line for line in beforehand.world if line.startswith("refund")}
+    assert len(keys) == 2, beforehand.world
 
 
-def test_a_file_that_cannot_be_loaded_is_waited_for(holdfast: Lab):
-    desk = (holdfast.directory / "desk.py").read_text()
-    (holdfast.directory / "desk.py").write_text("async deff desk():\n")
-    with developing(holdfast, "desk.py:desk", "--no-inbox") as screen:
+def test_a_file_that_cannot_be_loaded_is_waited_for(beforehand: Lab):
+    desk = (beforehand.directory / "desk.py").read_text()
+    (beforehand.directory / "desk.py").write_text("async deff desk():\n")
+    with developing(beforehand, "desk.py:desk", "--no-inbox") as screen:
         said = screen.until("Waiting for a file to change")
         assert "SyntaxError" in said
         assert "line 1 of" in said
-        (holdfast.directory / "desk.py").write_text(desk)
+        (beforehand.directory / "desk.py").write_text(desk)
         screen.until("Reloading: desk.py changed.")
         screen.until("Driving desk")
         screen.process.send_signal(signal.SIGTERM)
         assert screen.process.wait(SECONDS) == 0
 
 
-def test_code_that_never_ends_at_module_level_is_named_and_can_be_corrected_or_ended(holdfast: Lab):
-    desk = (holdfast.directory / "desk.py").read_text()
-    (holdfast.directory / "desk.py").write_text(desk + "\nwhile True:\n    pass\n")
-    with developing(holdfast, "desk.py:desk", "--no-inbox") as screen:
+@pytest.mark.deep
+def test_code_that_never_ends_at_module_level_is_named_and_can_be_corrected_or_ended(beforehand: Lab):
+    desk = (beforehand.directory / "desk.py").read_text()
+    (beforehand.directory / "desk.py").write_text(desk + "\nwhile True:\n    pass\n")
+    with developing(beforehand, "desk.py:desk", "--no-inbox") as screen:
         screen.until("Still loading desk.py:desk")
-        (holdfast.directory / "desk.py").write_text(desk + "\nimport time\ntime.sleep(600)\n")
+        (beforehand.directory / "desk.py").write_text(desk + "\nimport time\ntime.sleep(600)\n")
         screen.until("Reloading: desk.py changed.")
         screen.until("Still loading desk.py:desk")
         screen.process.send_signal(signal.SIGINT)
@@ -108,24 +109,28 @@ def test_code_that_never_ends_at_module_level_is_named_and_can_be_corrected_or_e
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("desk.py", "import newmod\n"), "No module named 'newmod'"),
+        pytest.param(("desk.py", "import newmod\n"), "No module named 'newmod'", marks=pytest.mark.deep),
         (("pyproject.toml", "[[["), "pyproject.toml cannot be read"),
-        (("desk.py", "raise SystemExit('bye')\n"), "ends the process when it is loaded: sys.exit('bye')"),
+        pytest.param(
+            ("desk.py", "raise SystemExit('bye')\n"),
+            "ends the process when it is loaded: sys.exit('bye')",
+            marks=pytest.mark.deep,
+        ),
     ],
     ids=["a new module", "settings", "an exit"],
 )
-def test_nothing_in_the_program_ends_it_and_a_new_file_is_seen(holdfast: Lab, change: tuple[str, str], says: str):
+def test_nothing_in_the_program_ends_it_and_a_new_file_is_seen(beforehand: Lab, change: tuple[str, str], says: str):
     name, text = change
-    holdfast.write("pyproject.toml", "")
-    before = (holdfast.directory / name).read_text()
-    with developing(holdfast, "desk.py:desk", "--no-inbox") as screen:
+    beforehand.write("pyproject.toml", "")
+    before = (beforehand.directory / name).read_text()
+    with developing(beforehand, "desk.py:desk", "--no-inbox") as screen:
         screen.until("Driving desk")
-        (holdfast.directory / name).write_text(text + before)
+        (beforehand.directory / name).write_text(text + before)
         assert says in screen.until("Waiting for a file to change")
         if "newmod" in text:
-            holdfast.write("newmod.py", "")
+            beforehand.write("newmod.py", "")
         else:
-            (holdfast.directory / name).write_text(before)
+            (beforehand.directory / name).write_text(before)
         screen.until("Reloading")
         screen.until("Driving desk")
 
@@ -134,20 +139,20 @@ def test_a_question_is_shown_once_with_the_commands_that_answer_it(asking: Lab):
     with developing(asking, "desk.py:desk", "--no-inbox") as screen:
         said = screen.until("--did-not-happen")
         assert "ticket-1/restock#1" in said
-        assert "holdfast resolve ticket-1/restock#1" in said
+        assert "beforehand resolve ticket-1/restock#1" in said
 
 
-def test_without_agents_it_says_what_it_needs(holdfast: Lab):
-    said = holdfast("dev")
+def test_without_agents_it_says_what_it_needs(beforehand: Lab):
+    said = beforehand("dev")
     assert (said.status, "dev needs the agents to drive" in said.err) == (2, True)
 
 
-def test_a_port_that_is_taken_ends_it(holdfast: Lab):
-    with developing(holdfast, "desk.py:desk", "--port", "0") as screen:
+def test_a_port_that_is_taken_ends_it(beforehand: Lab):
+    with developing(beforehand, "desk.py:desk", "--port", "0") as screen:
         screen.until("/enter")
-        port = re.search(r"127.0.0.1:(\d+)/", (holdfast.directory / "screen.txt").read_text())
+        port = re.search(r"127.0.0.1:(\d+)/", (beforehand.directory / "screen.txt").read_text())
         assert port is not None
-        said = holdfast.apart("dev", "desk.py:desk", "--port", port[1])
+        said = beforehand.apart("dev", "desk.py:desk", "--port", port[1])
         assert said.status == 2
         assert f"cannot listen on 127.0.0.1, port {port[1]}" in said.err
 

@@ -1,4 +1,4 @@
-"""`holdfast diff`: where two runs part."""
+"""`beforehand diff`: where two runs part."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ DESK = """
 from dataclasses import dataclass
 from datetime import timedelta
 
-from holdfast import OperationFailed, Rejected, Run, agent, tool
+from beforehand import OperationFailed, Rejected, Run, agent, tool
 
 
 @dataclass
@@ -84,7 +84,7 @@ def test_each_step_that_differs_is_shown_with_what_differs(lab: Lab):
     assert '- mail#1  mail  only in ann  succeeded "sent"' in lines
     assert lines[-2:] == [
         "Steps: 0 equal, 1 different, 2 only in ann, 0 only in abe.",
-        "Next: holdfast why abe/c1/pay#1",
+        "Next: beforehand why abe/c1/pay#1",
     ]
     assert max(map(len, lines)) <= 80
 

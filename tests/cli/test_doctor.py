@@ -10,8 +10,8 @@ import pytest
 from tests.cli.lab import Lab
 
 
-def tamper(holdfast: Lab, statement: str) -> None:
-    with closing(sqlite3.connect(holdfast.journal)) as database:
+def tamper(beforehand: Lab, statement: str) -> None:
+    with closing(sqlite3.connect(beforehand.journal)) as database:
         for (trigger,) in database.execute("select name from sqlite_master where type = 'trigger'").fetchall():
             database.execute(f"drop trigger {trigger}")
         assert database.execute(statement).rowcount > 0
@@ -84,13 +84,13 @@ def test_heads_that_were_kept_show_what_the_anchor_cannot(asking: Lab):
     asking("signal", "ticket-1", "approved")
     kept = asking.directory / "kept.heads"
     kept.write_text(asking("heads").out)
-    assert (asking.journal.with_name("holdfast.db.headkeys").stat().st_mode & 0o777) == 0o600
+    assert (asking.journal.with_name("beforehand.db.headkeys").stat().st_mode & 0o777) == 0o600
     asking("signal", "ticket-1", "checked")
     kept.write_text(kept.read_text() + asking("heads").out)
     said = asking("verify", "--heads", "kept.heads")
     assert (said.status, "2 heads" in said.out) == (0, True)
     tamper(asking, "delete from ledger where id = (select max(id) from ledger)")
-    asking.journal.with_name("holdfast.db.anchor").unlink()
+    asking.journal.with_name("beforehand.db.anchor").unlink()
     assert asking("verify").status == 0, "nothing in the file remembers its end"
     said = asking("verify", "--heads", "kept.heads")
     known = json.loads(kept.read_text().splitlines()[1])["head"]["entries"]
@@ -107,7 +107,7 @@ def test_a_rewritten_past_is_narrowed_down_by_the_heads(asking: Lab):
     kept.write_text("".join(lines))
     first, second, _ = (json.loads(line)["head"]["entries"] for line in lines)
     tamper(asking, f"update ledger set hash = zeroblob(32) where id = {second}")
-    asking.journal.with_name("holdfast.db.anchor").unlink()
+    asking.journal.with_name("beforehand.db.anchor").unlink()
     found = asking("verify", "--heads", "kept.heads", "--json").json["broken"]
     (log,) = [one for one in found if one["chain"] == "the log of ledger entries"]
     assert log["record"] == first + 1
@@ -115,10 +115,10 @@ def test_a_rewritten_past_is_narrowed_down_by_the_heads(asking: Lab):
 
 
 def test_a_head_is_signed_with_the_key_that_is_given_and_a_forged_one_is_named(asking: Lab):
-    key = {"HOLDFAST_HEAD_KEY": KEY}
+    key = {"BEFOREHAND_HEAD_KEY": KEY}
     kept = asking.directory / "kept.heads"
     head = asking("heads", **key).json
-    assert not asking.journal.with_name("holdfast.db.headkeys").exists()
+    assert not asking.journal.with_name("beforehand.db.headkeys").exists()
     kept.write_text(json.dumps(head) + "\n")
     assert asking("verify", "--heads", "kept.heads", **key).status == 0
     unchecked = asking("verify", "--heads", "kept.heads")
@@ -128,10 +128,10 @@ def test_a_head_is_signed_with_the_key_that_is_given_and_a_forged_one_is_named(a
         kept.write_text(json.dumps(line))
         said = asking("verify", "--heads", "kept.heads", **key)
         assert (said.status, "the kept heads, number 1: its signature" in said.out) == (4, True)
-    rotated = {"HOLDFAST_HEAD_KEY": f"{KEY[::-1]}, {KEY}"}
+    rotated = {"BEFOREHAND_HEAD_KEY": f"{KEY[::-1]}, {KEY}"}
     kept.write_text(json.dumps(head))
     assert asking("verify", "--heads", "kept.heads", **rotated).status == 0
-    assert asking("heads", HOLDFAST_HEAD_KEY="short").status == 2
+    assert asking("heads", BEFOREHAND_HEAD_KEY="short").status == 2
 
 
 @pytest.mark.parametrize("text", ["", "no head\n", "{}\n", "\xff\xfe", '{"namespace":"other","head":{}}\n'])
@@ -153,10 +153,10 @@ def test_heads_of_other_journals_are_passed_over(asking: Lab):
 
 
 def test_a_journal_that_is_not_trusted_has_no_head(asking: Lab):
-    asking.journal.with_name("holdfast.db.anchor").unlink()
+    asking.journal.with_name("beforehand.db.anchor").unlink()
     said = asking("heads")
-    assert (said.status, said.out, "holdfast doctor" in said.err) == (3, "", True)
-    assert not asking.journal.with_name("holdfast.db.headkeys").exists()
+    assert (said.status, said.out, "beforehand doctor" in said.err) == (3, "", True)
+    assert not asking.journal.with_name("beforehand.db.headkeys").exists()
     asking("doctor", "--trust", "ann", "--newest")
     assert asking("heads").status == 0
 
@@ -166,7 +166,7 @@ def test_a_removed_entry_is_found_at_open_and_can_be_gone_on_without(asking: Lab
         asking("signal", "ticket-1", event)
     tamper(asking, "delete from ledger where id = 1")
     doctor = asking("doctor")
-    assert "distrustful: 1 of its records or ledger entries were removed: `holdfast verify` names them" in " ".join(
+    assert "distrustful: 1 of its records or ledger entries were removed: `beforehand verify` names them" in " ".join(
         doctor.out.split()
     )
     assert asking("verify").status == 4
@@ -194,9 +194,9 @@ def test_the_doctor_knows_the_journal(asking: Lab):
     assert "ticket-1/restock#1" in said.out
 
 
-def test_the_doctor_names_runs_that_nobody_drives(holdfast: Lab):
-    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    assert holdfast("doctor", "--json").json["journal"]["abandoned"] == ["ticket-1"]
+def test_the_doctor_names_runs_that_nobody_drives(beforehand: Lab):
+    assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    assert beforehand("doctor", "--json").json["journal"]["abandoned"] == ["ticket-1"]
 
 
 def test_the_listing_is_rebuilt_from_the_records(asking: Lab):
@@ -214,31 +214,31 @@ def test_the_listing_is_rebuilt_from_the_records(asking: Lab):
     assert asking("verify").status == 0
 
 
-def test_a_copy_sends_nothing_until_somebody_vouches_for_it(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
-    shutil.copy(holdfast.journal, holdfast.directory / "copy.db")
-    copy = {"HOLDFAST_JOURNAL": "copy.db"}
-    said = holdfast("run", "desk.py:desk", holdfast.ticket("2"), **copy)
+def test_a_copy_sends_nothing_until_somebody_vouches_for_it(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1")).status == 0
+    shutil.copy(beforehand.journal, beforehand.directory / "copy.db")
+    copy = {"BEFOREHAND_JOURNAL": "copy.db"}
+    said = beforehand("run", "desk.py:desk", beforehand.ticket("2"), **copy)
     assert said.status == 3
     assert said.err.startswith("JournalDistrusted: this journal looks copied, rolled back or restored")
-    assert "Next: find out which file is the newest; then: holdfast doctor --trust NAME" in said.err
-    assert len(holdfast.world) == 2
-    listed = holdfast("ps", **copy)
+    assert "Next: find out which file is the newest; then: beforehand doctor --trust NAME" in said.err
+    assert len(beforehand.world) == 2
+    listed = beforehand("ps", **copy)
     assert listed.err.startswith("This journal is not trusted: ")
-    assert "not trusted" not in holdfast("ps", "--json", **copy).err
-    found = holdfast("doctor", **copy)
+    assert "not trusted" not in beforehand("ps", "--json", **copy).err
+    found = beforehand("doctor", **copy)
     assert "distrustful" in found.out
-    assert "holdfast doctor --trust NAME" in found.out
-    assert holdfast("doctor", "--trust", "bea", **copy).lines[-1] == "The journal is doubtful now."
-    assert holdfast("doctor", "--json", **copy).json["journal"]["trust"] == "doubtful"
+    assert "beforehand doctor --trust NAME" in found.out
+    assert beforehand("doctor", "--trust", "bea", **copy).lines[-1] == "The journal is doubtful now."
+    assert beforehand("doctor", "--json", **copy).json["journal"]["trust"] == "doubtful"
 
 
-def test_a_copy_that_is_known_to_be_the_newest_is_trusted_as_it_is(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
-    shutil.copy(holdfast.journal, holdfast.directory / "copy.db")
-    copy = {"HOLDFAST_JOURNAL": "copy.db"}
-    assert holdfast("doctor", "--trust", "bea", "--newest", **copy).lines[-1] == "The journal is trusted now."
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2"), **copy).status == 0
+def test_a_copy_that_is_known_to_be_the_newest_is_trusted_as_it_is(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1")).status == 0
+    shutil.copy(beforehand.journal, beforehand.directory / "copy.db")
+    copy = {"BEFOREHAND_JOURNAL": "copy.db"}
+    assert beforehand("doctor", "--trust", "bea", "--newest", **copy).lines[-1] == "The journal is trusted now."
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2"), **copy).status == 0
 
 
 @pytest.mark.parametrize(
@@ -251,12 +251,12 @@ def test_there_is_nothing_to_vouch_for(asking: Lab, arguments: list[str], proble
     assert problem in said.err
 
 
-def test_a_file_that_is_no_journal(holdfast: Lab):
-    with closing(sqlite3.connect(holdfast.directory / "other.db")) as database:
+def test_a_file_that_is_no_journal(beforehand: Lab):
+    with closing(sqlite3.connect(beforehand.directory / "other.db")) as database:
         database.execute("create table t (x)")
-    said = holdfast("ps", "--journal", "other.db")
+    said = beforehand("ps", "--journal", "other.db")
     assert said.status == 1
-    assert "is a SQLite database, but not a Holdfast journal" in said.err
+    assert "is a SQLite database, but not a Beforehand journal" in said.err
 
 
 def test_commands_to_queues_are_entries_that_can_be_read(asking: Lab):
@@ -265,8 +265,8 @@ def test_commands_to_queues_are_entries_that_can_be_read(asking: Lab):
     assert "refused       no ledger entry" in asking("doctor").out
 
 
-def test_a_command_to_a_file_that_is_no_journal_says_so(holdfast: Lab):
-    holdfast.write("other.db", "garbage")
+def test_a_command_to_a_file_that_is_no_journal_says_so(beforehand: Lab):
+    beforehand.write("other.db", "garbage")
     for words in (("queues", "pause", "default"), ("cancel", "x"), ("monitors", "pass")):
-        said = holdfast(*words, "--journal", "other.db")
+        said = beforehand(*words, "--journal", "other.db")
         assert (said.status, "JournalUnavailable" in said.err, "Traceback" in said.err) == (1, True, False), said.err

@@ -1,4 +1,4 @@
-"""`holdfast effects`: one question over all runs."""
+"""`beforehand effects`: one question over all runs."""
 
 import re
 import unicodedata
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.inspect import effects as searching
+from beforehand.inspect import effects as searching
 from tests.cli.lab import Lab
 
 DESK = """
 from dataclasses import dataclass
 
-from holdfast import Rejected, Run, agent, tool
+from beforehand import Rejected, Run, agent, tool
 
 
 @dataclass
@@ -90,14 +90,14 @@ def test_people_read_one_line_each_and_the_next_command(lab: Lab):
     said = lab("effects", "--text", "mail.test")
     assert [line.split()[1:3] for line in said.lines[:2]] == [["cid/mail#1", "unknown"], ["ann/mail#1", "succeeded"]]
     assert "2 effects: 1 unknown, 1 succeeded." in said.out
-    assert lab(*said.lines[-1].removeprefix("Next: holdfast ").split()).status == 0
+    assert lab(*said.lines[-1].removeprefix("Next: beforehand ").split()).status == 0
     assert "--limit 2" in lab("effects", "--text", "mail.test", "--limit", "1").out
 
 
 def test_a_question_without_a_condition_is_refused(lab: Lab):
     said = lab("effects", "--agent", "desk")
     assert said.status == 2
-    assert "--key KEY | --to ADDRESS | --text TEXT | --tool NAME" in said.remarks
+    assert "give --key, --to, --text or --tool" in said.remarks
 
 
 def test_what_does_not_exist_is_an_exit_status_and_a_sentence(lab: Lab):
@@ -151,11 +151,11 @@ def test_a_search_ends_where_there_is_enough(lab: Lab, monkeypatch: pytest.Monke
     said = lab("effects", "--tool", "pay", "--limit", "1")
     assert said.lines[0].split()[1] == "cid/pay#1", "the newest"
     assert re.search(r"^Searched the newest \d+ of \d+ records\.$", said.out, re.MULTILINE)
-    assert said.lines[-1] == "Next: more of them: holdfast effects ... --limit 2"
+    assert said.lines[-1] == "Next: more of them: the same command with --limit 2"
 
 
 UNDONE = """
-from holdfast import Operation, Run, agent, tool
+from beforehand import Operation, Run, agent, tool
 
 
 @tool(claim="seat")

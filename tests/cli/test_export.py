@@ -6,70 +6,70 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.apps import load_agent
-from holdfast.errors import ReplayDiverged, UsageError
-from holdfast.testing import replay_fixture
+from beforehand.cli.apps import load_agent
+from beforehand.errors import ReplayDiverged, UsageError
+from beforehand.testing import replay_fixture
 from tests.cli.lab import DESK, Lab
 from tests.cli.test_history import CHANGES
 
 
 @pytest.fixture
-def fixture(holdfast: Lab) -> Path:
+def fixture(beforehand: Lab) -> Path:
     """The file of one exported run that has completed."""
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
-    said = holdfast("export", "ticket-1", "-o", "run.json")
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1")).status == 0
+    said = beforehand("export", "ticket-1", "-o", "run.json")
     assert said.status == 0
     assert "replay_fixture(desk, 'run.json')" in said.out
-    return holdfast.directory / "run.json"
+    return beforehand.directory / "run.json"
 
 
-def test_the_same_code_agrees_and_touches_nothing(holdfast: Lab, fixture: Path):
-    world = holdfast.world
-    holdfast.journal.unlink()
+def test_the_same_code_agrees_and_touches_nothing(beforehand: Lab, fixture: Path):
+    world = beforehand.world
+    beforehand.journal.unlink()
     replayed = replay_fixture(load_agent("desk.py:desk"), fixture)
     assert (replayed.agrees, replayed.end, replayed.run) == (True, "completed", "ticket-1")
-    assert holdfast.world == world
-    assert not holdfast.journal.exists()
+    assert beforehand.world == world
+    assert not beforehand.journal.exists()
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_code_fails_with_a_difference_a_person_can_read(holdfast: Lab, fixture: Path, change: str):
+def test_changed_code_fails_with_a_difference_a_person_can_read(beforehand: Lab, fixture: Path, change: str):
     old, new, difference = CHANGES[change]
     with pytest.raises(ReplayDiverged) as raised:
-        replay_fixture(load_agent(holdfast.change(old, new)), fixture)
+        replay_fixture(load_agent(beforehand.change(old, new)), fixture)
     assert difference in str(raised.value), "pytest shows the text of the error"
     assert "ticket-1" in str(raised.value)
 
 
 @pytest.mark.parametrize(("fields", "end"), [({"mode": "lost"}, "waits"), ({"mode": "boom"}, "stopped")])
-def test_a_run_is_exported_as_far_as_it_got(holdfast: Lab, fields: dict[str, object], end: str):
-    holdfast("run", "desk.py:desk", holdfast.ticket("1", **fields))
-    said = holdfast("export", "ticket-1", "-o", "run.json", "--json").json
+def test_a_run_is_exported_as_far_as_it_got(beforehand: Lab, fields: dict[str, object], end: str):
+    beforehand("run", "desk.py:desk", beforehand.ticket("1", **fields))
+    said = beforehand("export", "ticket-1", "-o", "run.json", "--json").json
     assert said["whole"] is (end == "stopped")
     assert replay_fixture(load_agent("desk.py:desk"), "run.json").end.startswith(end)
 
 
-def test_a_run_that_was_killed_is_exported(holdfast: Lab):
-    killed = holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund")
+def test_a_run_that_was_killed_is_exported(beforehand: Lab):
+    killed = beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund")
     assert killed.status == -9
-    holdfast("export", "ticket-1", "-o", "run.json")
+    beforehand("export", "ticket-1", "-o", "run.json")
     replayed = replay_fixture(load_agent("desk.py:desk"), "run.json")
     assert (replayed.agrees, replayed.at) == (True, "refund#1")
     with pytest.raises(ReplayDiverged, match="refund"):
         replay_fixture(
-            load_agent(holdfast.change("refund(ticket.id, ruling.cents)", "refund(ticket.id, 1)")), "run.json"
+            load_agent(beforehand.change("refund(ticket.id, ruling.cents)", "refund(ticket.id, 1)")), "run.json"
         )
 
 
 SECRETIVE = DESK.replace("@tool(idempotency=", '@tool(redact=["order"], idempotency=')
 
 
-def test_redacted_values_and_machines_stay_behind_and_it_still_replays(holdfast: Lab):
+def test_redacted_values_and_machines_stay_behind_and_it_still_replays(beforehand: Lab):
     hidden = os.urandom(8).hex()
-    holdfast.write("desk.py", SECRETIVE.replace("refund(ticket.id,", 'refund(Path("hidden").read_text(),'))
-    holdfast.write("hidden", hidden)
-    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
-    text = holdfast("export", "ticket-1").out
+    beforehand.write("desk.py", SECRETIVE.replace("refund(ticket.id,", 'refund(Path("hidden").read_text(),'))
+    beforehand.write("hidden", hidden)
+    beforehand("run", "desk.py:desk", beforehand.ticket("1"))
+    text = beforehand("export", "ticket-1").out
     assert '"order": {' in text or '"order": "' in text
     arguments = [r["intent"]["arguments"] for r in json.loads(text)["records"] if "intent" in r]
     assert hidden not in json.dumps(arguments)
@@ -77,12 +77,12 @@ def test_redacted_values_and_machines_stay_behind_and_it_still_replays(holdfast:
     claimed = [record for record in json.loads(text)["records"] if record["kind"] == "Claimed"]
     assert [(one["worker"], one["boot"]) for one in claimed] == [("worker-1", "boot-1")]
     assert not any(record.get("digest") for record in json.loads(text)["records"] if record["kind"] == "ReadRecorded")
-    holdfast.write("run.json", text)
+    beforehand.write("run.json", text)
     assert replay_fixture(load_agent("desk.py:desk"), "run.json").agrees
 
 
 CHAT = '''
-from holdfast import Run, agent
+from beforehand import Run, agent
 
 async def think(messages: list[str]) -> str:
     """The model."""
@@ -97,15 +97,15 @@ async def chat(run: Run, topic: str) -> str:
 '''
 
 
-def test_what_a_model_was_shown_before_is_compared_too(holdfast: Lab):
-    holdfast.write("chat.py", CHAT)
-    assert holdfast("run", "chat.py:chat", '"cake"').status == 0
-    text = holdfast("export", "chat-cake").out
+def test_what_a_model_was_shown_before_is_compared_too(beforehand: Lab):
+    beforehand.write("chat.py", CHAT)
+    assert beforehand("run", "chat.py:chat", '"cake"').status == 0
+    text = beforehand("export", "chat-cake").out
     assert text.count("as_before") == 3
     assert '"digest": ""' not in [line.strip() for line in text.split("DecisionRecorded")[1:]]
-    holdfast.write("run.json", text)
+    beforehand.write("run.json", text)
     assert replay_fixture(load_agent("chat.py:chat"), "run.json").agrees
-    holdfast.write(
+    beforehand.write(
         "other.py",
         CHAT.replace("messages.append(await", "messages.append('by the way') if _ == 3 else 0; messages.append(await"),
     )
@@ -119,7 +119,10 @@ DAMAGE = {
     "not JSON": (lambda text: text[: len(text) // 2], "is not a fixture"),
     "something else": (lambda text: "{}", "is not a fixture"),
     "an edited amount": (lambda text: text.replace("500", "400"), "changed or damaged"),
-    "a newer version": (lambda text: text.replace('"holdfast_fixture": 1', '"holdfast_fixture": 9'), "newer version"),
+    "a newer version": (
+        lambda text: text.replace('"beforehand_fixture": 1', '"beforehand_fixture": 9'),
+        "newer version",
+    ),
 }
 
 
@@ -133,11 +136,11 @@ def test_a_fixture_that_proves_nothing_is_refused(fixture: Path, damage: str):
         replay_fixture(load_agent("desk.py:desk"), fixture)
 
 
-def test_a_fixture_of_somebody_else_or_of_nobody(holdfast: Lab, fixture: Path):
-    holdfast.write("chat.py", CHAT)
+def test_a_fixture_of_somebody_else_or_of_nobody(beforehand: Lab, fixture: Path):
+    beforehand.write("chat.py", CHAT)
     with pytest.raises(UsageError, match="a run of the agent 'desk', not of 'chat'"):
         replay_fixture(load_agent("chat.py:chat"), fixture)
-    with pytest.raises(UsageError, match="holdfast export RUN -o"):
+    with pytest.raises(UsageError, match="beforehand export RUN -o"):
         replay_fixture(load_agent("desk.py:desk"), "nothing.json")
 
 
@@ -146,11 +149,11 @@ def test_a_reformatted_fixture_is_the_same_fixture(fixture: Path):
     assert replay_fixture(load_agent("desk.py:desk"), fixture).agrees
 
 
-def test_the_same_run_gives_the_same_file(holdfast: Lab, fixture: Path):
-    assert holdfast("export", "ticket-1").out == fixture.read_text()
+def test_the_same_run_gives_the_same_file(beforehand: Lab, fixture: Path):
+    assert beforehand("export", "ticket-1").out == fixture.read_text()
 
 
-def test_unknown_runs_and_places(holdfast: Lab, fixture: Path):
-    assert "run ticket-9 is not in this journal" in holdfast("export", "ticket-9").err
-    said = holdfast("export", "ticket-1", "-o", "no/such/place.json")
+def test_unknown_runs_and_places(beforehand: Lab, fixture: Path):
+    assert "run ticket-9 is not in this journal" in beforehand("export", "ticket-9").err
+    said = beforehand("export", "ticket-1", "-o", "no/such/place.json")
     assert (said.status, "cannot be written" in said.err) == (2, True)

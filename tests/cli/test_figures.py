@@ -1,4 +1,4 @@
-"""`holdfast figures`: what people found, from a real journal."""
+"""`beforehand figures`: what people found, from a real journal."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.cli.lab import Lab
 DESK = '''
 from dataclasses import dataclass
 
-from holdfast import Key, Run, agent, current_operation, tool
+from beforehand import Key, Run, agent, current_operation, tool
 
 
 @dataclass
@@ -37,14 +37,14 @@ ANSWERS = {"sure-1": ("yes", "bea"), "sure-2": ("no", "bea"), "unsure-1": ("no",
 
 
 @pytest.fixture
-def answered(holdfast: Lab) -> Lab:
-    holdfast.write("gated.py", DESK)
+def answered(beforehand: Lab) -> Lab:
+    beforehand.write("gated.py", DESK)
     for name, (word, by) in ANSWERS.items():
-        assert holdfast("run", "gated.py:desk", f'"{name}"').status == 3
+        assert beforehand("run", "gated.py:desk", f'"{name}"').status == 3
         item = f"refund-{name}/refund#1"
-        shown = holdfast.seen(item) if word == "yes" else []
-        assert holdfast("answer", item, word, *shown, "--by", by).status == 0
-    return holdfast
+        shown = beforehand.seen(item) if word == "yes" else []
+        assert beforehand("answer", item, word, *shown, "--by", by).status == 0
+    return beforehand
 
 
 def test_what_people_found_is_counted(answered: Lab):
@@ -74,7 +74,7 @@ def test_an_answer_is_dated_by_the_ledger_not_by_when_it_was_applied(answered: L
     assert answered("figures", "--json").json["by_tool"][0]["median_ms"] < 60_000
 
 
-def test_without_looks_it_says_so(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("17")).status == 0
-    said = holdfast("figures", "--days", "7")
+def test_without_looks_it_says_so(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("17")).status == 0
+    said = beforehand("figures", "--days", "7")
     assert (said.status, said.lines) == (0, ["No questions in the last 7 days."])

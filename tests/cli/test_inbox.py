@@ -1,4 +1,4 @@
-"""`holdfast inbox`: what waits for people, and the answers that let it go on."""
+"""`beforehand inbox`: what waits for people, and the answers that let it go on."""
 
 import re
 
@@ -8,7 +8,7 @@ from tests.cli.lab import Lab
 from tests.cli.terminal import Terminal
 
 DESK = '''
-from holdfast import Key, Run, agent, current_operation, tool
+from beforehand import Key, Run, agent, current_operation, tool
 
 
 @tool(gate="cents > 5000", idempotency=Key.forever())
@@ -25,13 +25,13 @@ async def desk(run: Run, name: str) -> str:
 
 
 @pytest.fixture
-def asked(holdfast: Lab) -> Lab:
-    holdfast.directory.joinpath("desk.py").write_text(DESK)
-    begun = holdfast("run", "desk.py:desk", '"9"')
+def asked(beforehand: Lab) -> Lab:
+    beforehand.directory.joinpath("desk.py").write_text(DESK)
+    begun = beforehand("run", "desk.py:desk", '"9"')
     assert begun.status == 3
-    assert "holdfast answer refund-9/refund#1 yes | no --shown " in begun.err
+    assert "beforehand answer refund-9/refund#1 yes --shown " in begun.err
     assert "UTC, then it is refused, and nothing is sent)" in begun.err
-    return holdfast
+    return beforehand
 
 
 def test_an_approval_is_listed_given_and_used(asked: Lab):
@@ -40,14 +40,15 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     assert rest == [
         '  may refund {"cents":9000,"customer":"9"} be sent? the contract asks for a person: cents > 5000',
         "  then it is refused, and nothing is sent",
-        "  holdfast why refund-9/refund#1",
-        f"  holdfast answer refund-9/refund#1 yes | no {' '.join(asked.seen('refund-9/refund#1'))} --by NAME",
+        "  beforehand why refund-9/refund#1",
+        f"  beforehand answer refund-9/refund#1 yes {' '.join(asked.seen('refund-9/refund#1'))} --by NAME",
+        f"  beforehand answer refund-9/refund#1 no {' '.join(asked.seen('refund-9/refund#1'))} --by NAME",
         "1 approval",
     ]
     (item,) = asked("inbox", "--json").json
     assert (item["kind"], item["run"], item["agent"]) == ("approval", "refund-9", "desk")
     assert "a person approves it, where cents > 5000" in asked("tools", "desk.py").out
-    assert "holdfast answer refund-9/refund#1 yes" in asked("why", "refund-9/refund#1").out
+    assert "beforehand answer refund-9/refund#1 yes" in asked("why", "refund-9/refund#1").out
     unclear = asked("answer", "refund-9/refund#1", "maybe", "--by", "bea")
     assert (unclear.status, "it takes: yes, no" in unclear.err) == (2, True)
     around = asked("resolve", "refund-9/refund#1", "--did-not-happen", "--retry", "--by", "bea")
@@ -55,7 +56,7 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     seen = asked.seen("refund-9/refund#1")
     assert asked("answer", "refund-9/refund#1", "yes", "--by", "bea", "--hours", "2", *seen).lines == [
         "refund-9/refund#1 is answered: yes, decided by bea.",
-        "Next: holdfast resume refund-9",
+        "Next: beforehand resume refund-9",
     ]
     assert asked("inbox").lines == ["Nothing needs you."]
     assert "UTC: bea approves it (typed)" in asked("why", "refund-9/refund#1").words
@@ -63,18 +64,18 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     assert asked("inbox").lines == ["Nothing needs you."]
 
 
-def test_a_title_is_read_wherever_the_call_is_shown(holdfast: Lab):
-    titled = '@tool(title="refund {cents / 100:.2f} EUR to {customer}", gate'
-    holdfast.directory.joinpath("desk.py").write_text(DESK.replace("@tool(gate", titled))
-    assert holdfast("run", "desk.py:desk", '"9"').status == 3
-    name, title = "refund-9/refund#1", "refund 90.00 EUR to 9"
-    assert f"  {title}: may refund {{" in holdfast("inbox").out
-    assert '"cents":9000' in holdfast("inbox").out, "the exact arguments are shown beside it"
+def test_a_title_is_read_wherever_the_call_is_shown(beforehand: Lab):
+    titled = '@tool(title="refund {cents} cents to {customer}", gate'
+    beforehand.directory.joinpath("desk.py").write_text(DESK.replace("@tool(gate", titled))
+    assert beforehand("run", "desk.py:desk", '"9"').status == 3
+    name, title = "refund-9/refund#1", "refund 9000 cents to 9"
+    assert f"  {title}: may refund {{" in beforehand("inbox").out
+    assert '"cents":9000' in beforehand("inbox").out, "the exact arguments are shown beside it"
     for command in (("inbox", "--item", name), ("why", name), ("show", "refund-9")):
-        assert title in holdfast(*command).words, command
-    holdfast("answer", name, "yes", "--by", "bea", *holdfast.seen(name))
-    assert holdfast("resume", "refund-9").status == 0
-    assert f"{title} → " in holdfast("show", "refund-9").out
+        assert title in beforehand(*command).words, command
+    beforehand("answer", name, "yes", "--by", "bea", *beforehand.seen(name))
+    assert beforehand("resume", "refund-9").status == 0
+    assert f"{title} → " in beforehand("show", "refund-9").out
 
 
 def test_a_no_ends_it_with_its_reason(asked: Lab):
@@ -85,12 +86,12 @@ def test_a_no_ends_it_with_its_reason(asked: Lab):
     assert "declines it: the customer kept it" in asked("show", "refund-9").out
 
 
-def test_a_long_inbox_is_cut_and_says_so(holdfast: Lab):
-    holdfast.directory.joinpath("desk.py").write_text(DESK)
-    holdfast.directory.joinpath("inputs.jsonl").write_text('"1"\n"2"\n"3"\n')
-    holdfast("run", "desk.py:desk", "--inputs", "inputs.jsonl")
-    assert holdfast("inbox", "--limit", "1").lines[-2:] == ["... and 2 more: --limit 3", "3 approvals"]
-    assert len(holdfast("inbox", "--json").json) == 3
+def test_a_long_inbox_is_cut_and_says_so(beforehand: Lab):
+    beforehand.directory.joinpath("desk.py").write_text(DESK)
+    beforehand.directory.joinpath("inputs.jsonl").write_text('"1"\n"2"\n"3"\n')
+    beforehand("run", "desk.py:desk", "--inputs", "inputs.jsonl")
+    assert beforehand("inbox", "--limit", "1").lines[-2:] == ["... and 2 more: --limit 3", "3 approvals"]
+    assert len(beforehand("inbox", "--json").json) == 3
 
 
 def test_one_item_is_shown_in_full_and_answered_by_what_was_shown(asked: Lab):
@@ -128,36 +129,36 @@ def test_other_arguments_a_result_and_a_question_back(asked: Lab):
     assert asked("resume", "refund-11").out == '"by hand"\n'
 
 
-def test_several_are_shown_and_answered_together_or_not_at_all(holdfast: Lab):
-    holdfast.directory.joinpath("desk.py").write_text(DESK)
-    holdfast.directory.joinpath("inputs.jsonl").write_text('"1"\n"2"\n"3"\n')
-    holdfast("run", "desk.py:desk", "--inputs", "inputs.jsonl")
-    nothing = holdfast("answer", "yes")
+def test_several_are_shown_and_answered_together_or_not_at_all(beforehand: Lab):
+    beforehand.directory.joinpath("desk.py").write_text(DESK)
+    beforehand.directory.joinpath("inputs.jsonl").write_text('"1"\n"2"\n"3"\n')
+    beforehand("run", "desk.py:desk", "--inputs", "inputs.jsonl")
+    nothing = beforehand("answer", "yes")
     assert (nothing.status, "name the items, or --all" in nothing.err) == (2, True)
-    without = holdfast("answer", "refund-1/refund#1")
+    without = beforehand("answer", "refund-1/refund#1")
     assert (without.status, "what is the answer to refund-1/refund#1?" in without.err) == (2, True)
-    one_wrong = holdfast("answer", "refund-1/refund#1", "refund-9/refund#1", "yes", "--sure")
+    one_wrong = beforehand("answer", "refund-1/refund#1", "refund-9/refund#1", "yes", "--sure")
     assert one_wrong.status != 0
-    assert holdfast("answer", "--all", "--json", "yes").status == 2
-    assert holdfast("answer", "--all", "--queue", "nobody", "yes").lines == ["No approval is waiting."]
-    holdfast("hand", "refund-3/refund#1", "--until", "2h")
-    declined = holdfast("answer", "--all", "no", given="n\n")
+    assert beforehand("answer", "--all", "--json", "yes").status == 2
+    assert beforehand("answer", "--all", "--queue", "nobody", "yes").lines == ["No approval is waiting."]
+    beforehand("hand", "refund-3/refund#1", "--until", "2h")
+    declined = beforehand("answer", "--all", "no", given="n\n")
     assert "refund-3" not in declined.out, "it rests"
-    holdfast("hand", "refund-3/refund#1", "--to", "bea")
+    beforehand("hand", "refund-3/refund#1", "--to", "bea")
     assert "No answer was given." in declined.out
-    assert len(holdfast("inbox", "--json").json) == 3
+    assert len(beforehand("inbox", "--json").json) == 3
     both = ("answer", "refund-1/refund#1", "refund-2/refund#1", "yes", "--by", "bea")
     for unread in ((*both, "--sure"), both):
-        refused = holdfast(*unread, given="y\n")
+        refused = beforehand(*unread, given="y\n")
         assert (refused.status, "approving several items needs --shown" in refused.err) == (2, True)
     (shown,) = re.findall(r"--shown (\w+)", refused.err)
-    other = holdfast(*both, "--shown", shown[:-1] + ("0" if shown[-1] != "0" else "1"))
+    other = beforehand(*both, "--shown", shown[:-1] + ("0" if shown[-1] != "0" else "1"))
     assert (other.status, "have changed since they were shown" in other.err) == (2, True)
-    done = holdfast(*both, "--shown", shown)
+    done = beforehand(*both, "--shown", shown)
     assert 'arguments   {"cents":9000,"customer":"1"}' in done.out
     assert "2 items are answered, decided by bea." in done.out
-    assert len(holdfast("answer", "--all", "no", "--sure", "--json").json) == 1
-    assert holdfast("inbox").lines == ["Nothing needs you."]
+    assert len(beforehand("answer", "--all", "no", "--sure", "--json").json) == 1
+    assert beforehand("inbox").lines == ["Nothing needs you."]
 
 
 def test_items_are_handed_over_and_the_list_says_whose_they_are(asked: Lab):
@@ -173,7 +174,7 @@ def test_items_are_handed_over_and_the_list_says_whose_they_are(asked: Lab):
 
 def test_a_yes_says_what_was_shown(asked: Lab):
     """Read at 9,000, changed by another person, pasted: what was not read is not approved."""
-    (command,) = re.findall(r"holdfast (answer \S+ yes)[^\n]*(--shown \w+)", asked("inbox").out)
+    (command,) = re.findall(r"beforehand (answer \S+ yes)[^\n]*(--shown \w+)", asked("inbox").out)
     pasted = [*" ".join(command).split(), "--by", "cid"]
     unread = asked("answer", "refund-9/refund#1", "yes", "--by", "cid")
     assert (unread.status, "needs the digest of what was shown" in unread.err) == (2, True)
@@ -188,19 +189,23 @@ def test_a_yes_says_what_was_shown(asked: Lab):
     assert asked("resume", "refund-9").status == 3
 
 
-def test_no_command_approves_arguments_that_are_not_shown_beside_it(holdfast: Lab):
+def test_no_command_approves_arguments_that_are_not_shown_beside_it(beforehand: Lab):
     long = DESK.replace("return await refund(name, 9000)", 'return await refund("x" * 400, 9000)')
-    holdfast.directory.joinpath("desk.py").write_text(long)
-    begun = holdfast("run", "desk.py:desk", '"9"')
+    beforehand.directory.joinpath("desk.py").write_text(long)
+    begun = beforehand("run", "desk.py:desk", '"9"')
     assert begun.status == 3
     item = "refund-9/refund#1"
-    for said in (begun.err, holdfast("inbox").out):
-        assert "more characters: holdfast inbox --item" in said
+    for said in (begun.err, beforehand("inbox").out):
+        assert "more characters)" in said
+        assert f"beforehand inbox --item {item}" in said
         assert "--shown" not in said
-        assert " yes | no" not in said
-    refused = holdfast("answer", item, "yes", "--by", "bea")
-    assert (refused.status, "--shown DIGEST" in refused.err) == (2, True)
-    assert holdfast("answer", item, "yes", "--by", "bea", *holdfast.seen(item)).status == 0
+        assert " yes" not in said
+    refused = beforehand("answer", item, "yes", "--by", "bea")
+    assert (refused.status, f"the digest to give as --shown: beforehand inbox --item {item}" in refused.err) == (
+        2,
+        True,
+    )
+    assert beforehand("answer", item, "yes", "--by", "bea", *beforehand.seen(item)).status == 0
 
 
 def test_a_person_at_a_terminal_reads_it_and_agrees(asked: Lab):
@@ -217,14 +222,14 @@ def test_a_person_at_a_terminal_reads_it_and_agrees(asked: Lab):
         assert terminal.end() == 0
 
 
-def test_letters_that_look_like_others_and_long_texts_are_named_on_a_terminal(holdfast: Lab):
+def test_letters_that_look_like_others_and_long_texts_are_named_on_a_terminal(beforehand: Lab):
     hostile = DESK.replace(
         "return await refund(name, 9000)", 'return await refund("p\\u0430ypal" + "\\u0301" * 500_000, 9000)'
     )
-    holdfast.directory.joinpath("desk.py").write_text(hostile)
-    assert holdfast("run", "desk.py:desk", '"9"').status == 3
+    beforehand.directory.joinpath("desk.py").write_text(hostile)
+    assert beforehand("run", "desk.py:desk", '"9"').status == 3
     remark = "contains Cyrillic '\u0430' (U+0430) among Latin letters"
-    listed, shown = holdfast("inbox").out, holdfast("inbox", "--item", "refund-9/refund#1").out
+    listed, shown = beforehand("inbox").out, beforehand("inbox", "--item", "refund-9/refund#1").out
     assert remark in listed
     assert remark in " ".join(shown.split())
     assert "more combining marks]" in shown

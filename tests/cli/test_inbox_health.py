@@ -1,4 +1,4 @@
-"""`holdfast inbox --health`: whether people keep up, from a real journal."""
+"""`beforehand inbox --health`: whether people keep up, from a real journal."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from tests.cli.test_figures import DESK
 
 
 @pytest.fixture
-def desk(holdfast: Lab) -> Lab:
-    holdfast.write("gated.py", DESK)
-    return holdfast
+def desk(beforehand: Lab) -> Lab:
+    beforehand.write("gated.py", DESK)
+    return beforehand
 
 
 def asked(desk: Lab, *names: str) -> None:

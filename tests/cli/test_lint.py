@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from holdfast.inspect.lint import AGENT_RULES, INNER_RETRIES, RULES
+from beforehand.inspect.lint import AGENT_RULES, INNER_RETRIES, RULES
 from tests.cli.lab import Lab
 from tests.tidy.tree import ROOT
 
@@ -15,7 +15,7 @@ import subprocess
 import time
 from datetime import datetime, timedelta
 
-from holdfast import (
+from beforehand import (
     DidNotHappen, Key, Natural, Once, Operation, Run, Verdict, agent, current_operation, tool
 )
 
@@ -88,10 +88,10 @@ CASES = {
 }  # fmt: skip
 
 
-def rules_of(holdfast: Lab, code: str) -> list[str]:
-    name = f"case_{len(list(holdfast.directory.glob('case_*.py')))}.py"  # a module that is loaded stays as it is
-    holdfast.write(name, code)
-    return [one["rule"] for one in holdfast("tools", "--lint", "--json", f"{name}:desk").json["findings"]]
+def rules_of(beforehand: Lab, code: str) -> list[str]:
+    name = f"case_{len(list(beforehand.directory.glob('case_*.py')))}.py"  # a module that is loaded stays as it is
+    beforehand.write(name, code)
+    return [one["rule"] for one in beforehand("tools", "--lint", "--json", f"{name}:desk").json["findings"]]
 
 
 def test_every_rule_has_a_case_and_stands_in_the_docs():
@@ -102,13 +102,13 @@ def test_every_rule_has_a_case_and_stands_in_the_docs():
 
 
 @pytest.mark.parametrize("rule", CASES)
-def test_a_rule_is_met(holdfast: Lab, rule: str):
-    assert rule in rules_of(holdfast, CASES[rule][0])
+def test_a_rule_is_met(beforehand: Lab, rule: str):
+    assert rule in rules_of(beforehand, CASES[rule][0])
 
 
 @pytest.mark.parametrize("rule", CASES)
-def test_a_rule_is_not_met_by_what_follows_it(holdfast: Lab, rule: str):
-    assert rule not in rules_of(holdfast, CASES[rule][1])
+def test_a_rule_is_not_met_by_what_follows_it(beforehand: Lab, rule: str):
+    assert rule not in rules_of(beforehand, CASES[rule][1])
 
 
 @pytest.mark.parametrize(
@@ -123,34 +123,34 @@ def test_a_rule_is_not_met_by_what_follows_it(holdfast: Lab, rule: str):
         ("from tenacity import retry; retry(print)", "import tenacity"),
     ],
 )
-def test_clients_that_send_again_by_themselves(holdfast: Lab, client: str, quiet: str):
+def test_clients_that_send_again_by_themselves(beforehand: Lab, client: str, quiet: str):
     """The tool is never called, so none of these libraries has to be there."""
-    assert "inner-retries" in rules_of(holdfast, plain(SAFE, client))
-    assert "inner-retries" not in rules_of(holdfast, plain(SAFE, quiet))
+    assert "inner-retries" in rules_of(beforehand, plain(SAFE, client))
+    assert "inner-retries" not in rules_of(beforehand, plain(SAFE, quiet))
 
 
-def test_a_client_made_beside_the_tool_and_a_helper_are_followed(holdfast: Lab):
+def test_a_client_made_beside_the_tool_and_a_helper_are_followed(beforehand: Lab):
     made = (
         "class openai:\n    OpenAI = print\nimport openai as ai\nclient = ai.OpenAI()\ndef through(x): client.send(x)\n"
     )
-    holdfast.write("openai.py", "OpenAI = print\n")
+    beforehand.write("openai.py", "OpenAI = print\n")
     code = plain(SAFE, "through(to); current_operation()").replace("TEN =", f"{made}\nTEN =")
-    assert rules_of(holdfast, code) == ["inner-retries"]
+    assert rules_of(beforehand, code) == ["inner-retries"]
 
 
-def test_helpers_of_the_agent_are_followed_and_its_decisions_are_not(holdfast: Lab):
+def test_helpers_of_the_agent_are_followed_and_its_decisions_are_not(beforehand: Lab):
     helper = "def stamp() -> str:\n    return str(datetime.now())\n"
-    assert rules_of(holdfast, desk("stamp()", helper)) == ["bare-clock"]
+    assert rules_of(beforehand, desk("stamp()", helper)) == ["bare-clock"]
     decided = "async def stamp() -> str:\n    return str(datetime.now())\n"
-    assert rules_of(holdfast, desk("await run.decide(stamp)", decided)) == []
+    assert rules_of(beforehand, desk("await run.decide(stamp)", decided)) == []
 
 
-def test_reads_are_left_alone(holdfast: Lab):
-    assert rules_of(holdfast, plain('effect="read"', "import openai; openai.OpenAI()")) == []
+def test_reads_are_left_alone(beforehand: Lab):
+    assert rules_of(beforehand, plain('effect="read"', "import openai; openai.OpenAI()")) == []
 
 
-def test_it_reads_well_and_tells_by_its_status(holdfast: Lab):
-    said = holdfast("tools", "--lint", "desk.py:desk")
+def test_it_reads_well_and_tells_by_its_status(beforehand: Lab):
+    said = beforehand("tools", "--lint", "desk.py:desk")
     assert said.status == 1
     assert said.lines[0] == "restock  plain-write  danger"
     assert "its outcome is unknown" in said.words
@@ -158,21 +158,21 @@ def test_it_reads_well_and_tells_by_its_status(holdfast: Lab):
     assert max(map(len, said.lines)) <= 80
 
 
-def test_what_is_accepted_is_not_reported(holdfast: Lab):
-    said = holdfast("tools", "--lint", "desk.py:desk", "--accept", "plain-write:restock", "--json")
+def test_what_is_accepted_is_not_reported(beforehand: Lab):
+    said = beforehand("tools", "--lint", "desk.py:desk", "--accept", "plain-write:restock", "--json")
     assert said.status == 0, "notes alone are no failure"
     assert said.json["counts"] == {"danger": 0, "warning": 0, "note": 3}
     assert said.json["accepted"] == 1
 
 
-def test_an_idle_exception_is_refused(holdfast: Lab):
-    said = holdfast("tools", "--lint", "desk.py:desk", "--accept", "plain-write:refund")
+def test_an_idle_exception_is_refused(beforehand: Lab):
+    said = beforehand("tools", "--lint", "desk.py:desk", "--accept", "plain-write:refund")
     assert said.status == 2
     assert "plain-write:restock" in said.err
-    assert holdfast("tools", "desk.py:desk", "--accept", "plain-write").status == 2
+    assert beforehand("tools", "desk.py:desk", "--accept", "plain-write").status == 2
 
 
-def test_a_clean_agent(holdfast: Lab):
-    holdfast.write("case.py", CASES["default-timeout"][1])
-    said = holdfast("tools", "--lint", "case.py:desk")
+def test_a_clean_agent(beforehand: Lab):
+    beforehand.write("case.py", CASES["default-timeout"][1])
+    said = beforehand("tools", "--lint", "case.py:desk")
     assert (said.status, said.lines) == (0, ["Nothing found: every effect can be settled by code."])

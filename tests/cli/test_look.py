@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from holdfast.cli.main import main
+from beforehand.cli.main import main
 from tests.cli.lab import DESK, Lab
 
 LOOKING = [
@@ -23,7 +23,7 @@ LOOKING = [
 SLOW = """
 import asyncio
 from pathlib import Path
-from holdfast import Run, agent, tool
+from beforehand import Run, agent, tool
 
 @tool
 async def pay(cents: int) -> None:
@@ -57,7 +57,7 @@ def test_ps_can_be_narrowed_and_paged(asking: Lab):
     page = asking("ps", "--limit", "1", "--after", "ticket-2", "--json").json
     assert ([run["run"] for run in page["runs"]], page["more"]) == (["ticket-1"], False)
     assert asking("ps", "--status", "stopped").out == "0 of 2 runs: 1 suspended, 1 completed\n"
-    assert "Next: holdfast ps --limit 1 --after ticket-2" in asking("ps", "--limit", "1").out
+    assert "Next: beforehand ps --limit 1 --after ticket-2" in asking("ps", "--limit", "1").out
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_approved_run_is_shown_as_ready_and_names_the_worker(asking: Lab):
     asking("resolve", "ticket-1/restock#1", "--happened")
     said = asking("ps")
     assert "ready to continue, waits for a worker" in said.words
-    assert said.lines[-1] == "Next: holdfast worker"
+    assert said.lines[-1] == "Next: beforehand worker"
     assert asking("worker", "--once").status == 0
     assert "ready" not in asking("ps").out
 
@@ -109,7 +109,7 @@ def test_show_has_a_line_for_each_effect_and_what_happened_below(asking: Lab):
     assert any(re.fullmatch(r'✓  refund#1 +{"cents":500,"order":"1"} → "r-1"  [\d.]+ m?s', line) for line in lines)
     assert any(line.startswith("?  restock#1") and "a person is asked" in line for line in lines)
     assert any(line.startswith("attempt 1") and "may have landed: TimeoutError: no answer" in line for line in lines)
-    assert "holdfast why ticket-1/restock#1" in said.out
+    assert "beforehand why ticket-1/restock#1" in said.out
 
 
 def test_show_follows_a_run_until_it_has_ended(asking: Lab):
@@ -189,7 +189,7 @@ def test_why_answers_every_question_and_names_the_rule(asking: Lab):
     assert (found["move"], found["rule"]) == ("wait", "a person is asked")
     said = asking("why", "ticket-1/restock#1")
     assert "decided by: nothing can prove it" in said.out
-    assert "holdfast resolve ticket-1/restock#1 --did-not-happen --retry" in said.out
+    assert "beforehand resolve ticket-1/restock#1 --did-not-happen --retry" in said.out
 
 
 def test_why_of_a_success_says_who_proved_it(asking: Lab):
@@ -201,37 +201,37 @@ def test_why_of_a_success_says_who_proved_it(asking: Lab):
     assert found["key"] == asking.world[0].split()[-1]
 
 
-def test_why_of_a_refusal_says_that_a_retry_is_harmless(holdfast: Lab):
-    holdfast("run", "desk.py:desk", holdfast.ticket("1", cents=20_000))
-    found = holdfast("why", "ticket-1/refund#1", "--json").json
+def test_why_of_a_refusal_says_that_a_retry_is_harmless(beforehand: Lab):
+    beforehand("run", "desk.py:desk", beforehand.ticket("1", cents=20_000))
+    found = beforehand("why", "ticket-1/refund#1", "--json").json
     assert found["acknowledged"]["because"] == "attempt 1 refused: over the limit [limit]"
     assert (found["landed"]["answer"], found["retry"]["answer"]) == ("no", "yes")
 
 
-def test_why_of_a_call_that_another_process_makes_says_that_it_is_open(holdfast: Lab):
-    holdfast.write("slow.py", SLOW)
-    driving = holdfast.start("run", "slow.py:desk", '"17"')
+def test_why_of_a_call_that_another_process_makes_says_that_it_is_open(beforehand: Lab):
+    beforehand.write("slow.py", SLOW)
+    driving = beforehand.start("run", "slow.py:desk", '"17"')
     try:
-        while not holdfast.world:
+        while not beforehand.world:
             assert driving.poll() is None
             time.sleep(0.05)  # until the tool is at work in that process
-        said = holdfast("why", "slow-17/pay#1")
+        said = beforehand("why", "slow-17/pay#1")
         assert (said.status, "next move: wait (a call is still open)" in said.words) == (0, True)
-        assert said.lines[-1] == "  holdfast show slow-17 --follow"
+        assert said.lines[-1] == "  beforehand show slow-17 --follow"
     finally:
         driving.kill()
         driving.communicate()
 
 
-def test_why_of_a_keyed_write_after_a_death_says_that_the_key_protects_it(holdfast: Lab):
-    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    found = holdfast("why", "ticket-1/refund#1", "--json").json
+def test_why_of_a_keyed_write_after_a_death_says_that_the_key_protects_it(beforehand: Lab):
+    assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    found = beforehand("why", "ticket-1/refund#1", "--json").json
     assert found["attempts"][0].endswith("may have landed: its process died")
     assert found["landed"]["answer"] == "perhaps"
     assert found["retry"]["answer"] == "yes"
     assert found["retry"]["because"].startswith("the system dedupes on the same key, for another 14")
     assert found["move"] in {"wait", "send it"}
-    assert found["next_step"] == ["holdfast resume ticket-1"]
+    assert found["next_step"] == ["beforehand resume ticket-1"]
 
 
 @pytest.mark.parametrize(
@@ -251,12 +251,12 @@ def test_why_of_nothing_says_what_there_is(asking: Lab, operation: str, problem:
 @pytest.mark.parametrize(
     "arguments", [*LOOKING, ("resolve", "a/b#1", "--happened"), ("cancel", "a"), ("resume", "a")], ids=" ".join
 )
-def test_nothing_that_needs_a_journal_creates_one(holdfast: Lab, arguments: tuple[str, ...]):
-    said = holdfast(*arguments)
+def test_nothing_that_needs_a_journal_creates_one(beforehand: Lab, arguments: tuple[str, ...]):
+    said = beforehand(*arguments)
     assert said.status == 2
-    assert "the journal holdfast.db does not exist" in said.err
+    assert "the journal beforehand.db does not exist" in said.err
     assert "--journal PATH" in said.err
-    assert not holdfast.journal.exists()
+    assert not beforehand.journal.exists()
 
 
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
@@ -264,11 +264,11 @@ def test_nothing_is_wider_than_80_columns_or_coloured_in_a_pipe(asking: Lab, arg
     said = asking(*arguments)
     assert said.out
     assert "\x1b" not in said.out
-    copied = ("  holdfast ", "Note: ", "key ", "journal")  # commands and paths are never cut
+    copied = ("  beforehand ", "Note: ", "key ", "journal")  # commands and paths are never cut
     assert not [
         line
         for line in said.lines
-        if len(line) > 80 and not line.lstrip().startswith(copied) and "holdfast " not in line
+        if len(line) > 80 and not line.lstrip().startswith(copied) and "beforehand " not in line
     ]
 
 
@@ -278,12 +278,12 @@ def test_looking_needs_no_agents_code(asking: Lab, arguments: tuple[str, ...]):
     assert asking(*arguments).status == 0
 
 
-def test_what_a_model_or_tool_wrote_cannot_draw_on_the_terminal(holdfast: Lab):
+def test_what_a_model_or_tool_wrote_cannot_draw_on_the_terminal(beforehand: Lab):
     hostile = "\\x1b[2J\\u202egnp\\x07\\u2066 \\x9b31m"
-    holdfast.write("desk.py", DESK.replace('"within policy"', f'"{hostile}"').replace('"no answer"', f'"{hostile}"'))
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
-    texts = [holdfast(*arguments).out for arguments in LOOKING]
-    texts += [holdfast(*arguments, "--json").out for arguments in LOOKING]
+    beforehand.write("desk.py", DESK.replace('"within policy"', f'"{hostile}"').replace('"no answer"', f'"{hostile}"'))
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="lost")).status == 3
+    texts = [beforehand(*arguments).out for arguments in LOOKING]
+    texts += [beforehand(*arguments, "--json").out for arguments in LOOKING]
     assert any("\\x1b[2J\\u202egnp\\x07" in text for text in texts)
     for sign in "\x1b\u202e\x07\u2066\x9b":
         assert not [text for text in texts if sign in text]
@@ -314,29 +314,29 @@ def below(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("words", list(below(main)), ids=" ".join)
-def test_help_shows_examples_and_fits(holdfast: Lab, words: tuple[str, ...]):
-    said = holdfast(*words, "--help")
+def test_help_shows_examples_and_fits(beforehand: Lab, words: tuple[str, ...]):
+    said = beforehand(*words, "--help")
     assert said.status == 0
-    assert f"  holdfast {' '.join(words)}" in said.out
+    assert f"  beforehand {' '.join(words)}" in said.out
     assert "--json" in said.out
     assert not [line for line in said.lines if len(line) > 88], "lines of examples may be a little longer"
 
 
-def test_a_run_whose_process_died_is_listed_as_abandoned(holdfast: Lab):
-    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    (run,) = holdfast("ps", "--json").json["runs"]
+def test_a_run_whose_process_died_is_listed_as_abandoned(beforehand: Lab):
+    assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    (run,) = beforehand("ps", "--json").json["runs"]
     assert (run["status"], run["abandoned"], run["driven"]) == ("running", True, False)
-    said = holdfast("ps").out
+    said = beforehand("ps").out
     assert "abandoned" in said
     assert "its process ended, waits for a wor" in said
-    assert said.endswith("Next: holdfast worker\n")
+    assert said.endswith("Next: beforehand worker\n")
 
 
-def test_why_says_what_it_relied_on_and_which_evidence_was_expected(holdfast: Lab):
-    holdfast.write(
+def test_why_says_what_it_relied_on_and_which_evidence_was_expected(beforehand: Lab):
+    beforehand.write(
         "limits.py",
         "from datetime import timedelta\n\n"
-        "from holdfast import Happened, Operation, Run, Verdict, agent, tool\n\n\n"
+        "from beforehand import Happened, Operation, Run, Verdict, agent, tool\n\n\n"
         "@tool\nasync def set_limit(account: str, cents: int) -> None: ...\n\n\n"
         "@set_limit.observe\ndef before(operation: Operation[None], account: str) -> int:\n    return 300\n\n\n"
         "@set_limit.expect\ndef after(cents: int) -> dict[str, int]:\n    return {'limit': cents}\n\n\n"
@@ -345,25 +345,25 @@ def test_why_says_what_it_relied_on_and_which_evidence_was_expected(holdfast: La
         "@agent(run_id='limit-{account}')\nasync def desk(run: Run, account: str) -> None:\n"
         "    await set_limit(account, 500)\n",
     )
-    assert holdfast("run", "limits.py:desk", '"a"').status == 0
-    found = holdfast("why", "limit-a/set_limit#1", "--json").json
+    assert beforehand("run", "limits.py:desk", '"a"').status == 0
+    found = beforehand("why", "limit-a/set_limit#1", "--json").json
     assert (found["relied_on"], found["expected"]) == (300, {"limit": 500})
-    said = holdfast("why", "limit-a/set_limit#1")
+    said = beforehand("why", "limit-a/set_limit#1")
     assert "relied on 300" in said.words
     assert 'expected as evidence {"limit":500}' in said.words
 
 
-def test_the_next_page_keeps_the_filters(holdfast: Lab):
+def test_the_next_page_keeps_the_filters(beforehand: Lab):
     for number in range(6):
         mode = "lost" if number % 2 else "mug"
-        assert holdfast("run", "desk.py:desk", holdfast.ticket(str(number), mode=mode)).status in {0, 3}
+        assert beforehand("run", "desk.py:desk", beforehand.ticket(str(number), mode=mode)).status in {0, 3}
     filters = ["--all", "--status", "suspended", "--agent", "desk", "--since", "2h", "--search", "TICKET"]
-    wanted = [line["run"] for line in holdfast("ps", *filters, "--json").json["runs"]]
+    wanted = [line["run"] for line in beforehand("ps", *filters, "--json").json["runs"]]
     words, seen = ["ps", *filters, "--limit", "1"], list[str]()
     while True:
-        page = holdfast(*words)
-        seen += [line["run"] for line in holdfast(*words, "--json").json["runs"]]
-        following = [line for line in page.lines if line.startswith("Next: holdfast ps ")]
+        page = beforehand(*words)
+        seen += [line["run"] for line in beforehand(*words, "--json").json["runs"]]
+        following = [line for line in page.lines if line.startswith("Next: beforehand ps ")]
         if not following:
             break
         words = shlex.split(following[0])[2:]

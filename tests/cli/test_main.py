@@ -7,18 +7,19 @@ from importlib import import_module, metadata
 
 import pytest
 
-from holdfast.cli.main import COMMANDS, GROUPS, SYNONYMS
-from holdfast.extensions import CONSOLE, extension, extensions
+from beforehand.cli.main import COMMANDS, GROUPS, SYNONYMS
+from beforehand.extensions import extension, extensions
+from beforehand.installation import CONSOLE
 from tests.cli.lab import Lab
 
 
-def test_help_lists_every_command_under_its_purpose(holdfast: Lab):
-    said = holdfast("--help")
+def test_help_lists_every_command_under_its_purpose(beforehand: Lab):
+    said = beforehand("--help")
     assert said.status == 0
     first = said.lines.index(f"{next(iter(GROUPS))}:")
-    listed = [line for line in said.lines[first:] if line.endswith(":") or line.startswith("  ")]
+    listed = [line for line in said.lines[first:] if line.endswith(":") or (line[:2] == "  " and line[2:3] != " ")]
     expected = [word for title, group in GROUPS.items() for word in (f"{title}:", *group)]
-    found = [line if line.endswith(":") else line.split()[0] for line in listed]
+    found = [line if line.endswith(":") else line.strip().split("  ")[0] for line in listed]
     assert found[: len(expected)] == expected
     assert "Exit status: 0 done, 1 failed, 2 usage, 3 waits (for a person, an event, a time)" in said.words
     assert not [line for line in said.lines if len(line) > 80]
@@ -27,52 +28,52 @@ def test_help_lists_every_command_under_its_purpose(holdfast: Lab):
 @pytest.mark.parametrize(("name", "module"), [(name, module) for name, (module, _) in COMMANDS.items()])
 def test_every_listed_command_is_there_under_its_name(name: str, module: str):
     if module == CONSOLE:
-        assert extension("holdfast.commands", name, name).name == name
+        assert extension("beforehand.commands", name, name).name == name
     else:
-        assert getattr(import_module(f"holdfast.cli.{module}"), name.replace("-", "_")).name == name
+        assert getattr(import_module(f"beforehand.cli.{module}"), name.replace("-", "_")).name == name
 
 
 def test_the_console_adds_no_command_that_is_not_listed():
-    assert {one.name for one in extensions("holdfast.commands")} == {
+    assert {one.name for one in extensions("beforehand.commands")} == {
         name for name, (module, _) in COMMANDS.items() if module == CONSOLE
     }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_fits_80_columns(holdfast: Lab, name: str):
-    assert not [line for line in holdfast(name, "--help").lines if len(line) > 80]
+def test_the_help_of_a_command_fits_80_columns(beforehand: Lab, name: str):
+    assert not [line for line in beforehand(name, "--help").lines if len(line) > 80]
 
 
-def test_version(holdfast: Lab):
-    assert holdfast("--version").out == f"holdfast {metadata.version('holdfast')}\n"
+def test_version(beforehand: Lab):
+    assert beforehand("--version").out == f"beforehand {metadata.version('beforehand')}\n"
 
 
 @pytest.mark.parametrize("arguments", [("fly",), ("ps", "--fast"), ("ps", "--limit", "many"), ("show",)], ids=" ".join)
-def test_what_cannot_be_understood_is_a_usage_error(holdfast: Lab, arguments: tuple[str, ...]):
-    said = holdfast(*arguments)
+def test_what_cannot_be_understood_is_a_usage_error(beforehand: Lab, arguments: tuple[str, ...]):
+    said = beforehand(*arguments)
     assert (said.status, said.out) == (2, "")
     assert said.err.startswith("UsageError: ")
     assert "--help" in said.err
-    as_json = holdfast(*arguments, "--json")
+    as_json = beforehand(*arguments, "--json")
     assert json.loads(as_json.out)["error"]["exit_status"] == 2
 
 
-def test_without_a_command_the_help_is_shown(holdfast: Lab):
-    assert holdfast() == holdfast("--help")
+def test_without_a_command_the_help_is_shown(beforehand: Lab):
+    assert beforehand() == beforehand("--help")
 
 
 @pytest.mark.parametrize(
     ("typed", "meant"), [("cancle", "cancel"), ("Inbxo", "inbox"), ("approve", "answer"), ("ls", "ps"), ("xyzzy", "")]
 )
-def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant(holdfast: Lab, typed: str, meant: str):
-    said = holdfast(typed)
+def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant(beforehand: Lab, typed: str, meant: str):
+    said = beforehand(typed)
     assert said.status == 2
     assert said.err.startswith(f"UsageError: no such command: {typed}.")
     assert ("Did you mean" in said.err, f"Did you mean {meant}?" in said.err) == (bool(meant), bool(meant))
 
 
-def test_a_group_that_does_not_exist_is_answered_with_its_command(holdfast: Lab):
-    assert "Did you mean diff?" in holdfast("runs", "diff", "ticket-17", "ticket-18").err
+def test_a_group_that_does_not_exist_is_answered_with_its_command(beforehand: Lab):
+    assert "Did you mean diff?" in beforehand("runs", "diff", "ticket-17", "ticket-18").err
 
 
 def test_every_synonym_leads_to_a_command():
@@ -81,13 +82,13 @@ def test_every_synonym_leads_to_a_command():
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_completion_for_a_shell(holdfast: Lab, shell: str):
-    assert "_HOLDFAST_COMPLETE" in holdfast("completion", shell).out
-    assert holdfast("completion", shell, "--json").json["shell"] == shell
+def test_completion_for_a_shell(beforehand: Lab, shell: str):
+    assert "_BEFOREHAND_COMPLETE" in beforehand("completion", shell).out
+    assert beforehand("completion", shell, "--json").json["shell"] == shell
 
 
-def test_completion_completes(holdfast: Lab):
-    said = holdfast.apart(_HOLDFAST_COMPLETE="zsh_complete", COMP_WORDS="holdfast res", COMP_CWORD="1")
+def test_completion_completes(beforehand: Lab):
+    said = beforehand.apart(_BEFOREHAND_COMPLETE="zsh_complete", COMP_WORDS="beforehand res", COMP_CWORD="1")
     assert "resume" in said.out
     assert "resolve" in said.out
 
@@ -95,24 +96,24 @@ def test_completion_completes(holdfast: Lab):
 def test_help_imports_no_more_than_it_needs():
     """Start-up is what a person feels: laying out texts, loading agents and the demo wait until they are used."""
     program = (
-        "import sys; from holdfast.cli.main import main\n"
+        "import sys; from beforehand.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'rich', 'aiosmtpd', 'starlette', 'uvicorn', 'holdfast.demo', 'holdfast.control.service'}\n"
+        "heavy = {'rich', 'aiosmtpd', 'starlette', 'uvicorn', 'beforehand.demo', 'beforehand.control.service'}\n"
         "loaded = heavy & set(sys.modules)\n"
-        "sys.exit(str(loaded) if loaded - {'holdfast.control.service'} else 0)\n"
+        "sys.exit(str(loaded) if loaded - {'beforehand.control.service'} else 0)\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize("place", [("ps", "--after", "caf\udce9"), ("cancel", "caf\udce9"), ("caf\udce9",)])
-def test_an_argument_that_is_not_utf_8_is_a_usage_error(holdfast: Lab, place: tuple[str, ...]):
-    said = holdfast(*place)
+def test_an_argument_that_is_not_utf_8_is_a_usage_error(beforehand: Lab, place: tuple[str, ...]):
+    said = beforehand(*place)
     assert (said.status, said.out) == (2, "")
     assert r"the argument 'caf\xe9' is not UTF-8" in said.err
     assert "Traceback" not in said.err
-    as_json = holdfast(*place, "--json")
+    as_json = beforehand(*place, "--json")
     assert as_json.status == 2
 
 
@@ -129,10 +130,10 @@ def test_an_argument_that_is_not_utf_8_is_a_usage_error(holdfast: Lab, place: tu
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else given,
 )
-def test_a_file_that_is_missing_is_asked_for_by_its_kind(holdfast: Lab, words: tuple[str, ...], kind: str):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
-    holdfast.write("rules.yaml", "rules: []\n")
-    holdfast.write("pyproject.toml", '[tool.holdfast]\nqueues = "gone.yaml"\nprices = "gone.yaml"\n')
-    said = holdfast(*words)
+def test_a_file_that_is_missing_is_asked_for_by_its_kind(beforehand: Lab, words: tuple[str, ...], kind: str):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1")).status == 0
+    beforehand.write("rules.yaml", "rules: []\n")
+    beforehand.write("pyproject.toml", '[tool.beforehand]\nqueues = "gone.yaml"\nprices = "gone.yaml"\n')
+    said = beforehand(*words)
     assert (said.status, "gone.yaml cannot be read: No such file" in said.remarks) == (2, True), said.err
     assert f"Next: name {kind}" in said.remarks

@@ -13,8 +13,8 @@ import asyncio
 import os
 import urllib.request
 
-from holdfast import Run, agent
-from holdfast.policies import Retry
+from beforehand import Run, agent
+from beforehand.policies import Retry
 
 
 async def rule(ticket: str) -> int:
@@ -76,25 +76,25 @@ def model(out: int) -> Generator[tuple[Model, str]]:
             thread.join()
 
 
-def test_an_outage_of_seconds_is_waited_out(holdfast: Lab):
-    holdfast.write("model.py", AGENT)
+def test_an_outage_of_seconds_is_waited_out(beforehand: Lab):
+    beforehand.write("model.py", AGENT)
     with model(out=2) as (server, address):
-        said = holdfast.apart("run", "model.py:desk", '"ann"', MODEL=address)
+        said = beforehand.apart("run", "model.py:desk", '"ann"', MODEL=address)
     assert (said.status, said.out.strip()) == (0, "7"), said.err
     assert server.asked == 3
 
 
-def test_after_a_longer_one_the_printed_command_asks_again(holdfast: Lab):
-    holdfast.write("model.py", AGENT)
+def test_after_a_longer_one_the_printed_command_asks_again(beforehand: Lab):
+    beforehand.write("model.py", AGENT)
     with model(out=1) as (server, address):
-        said = holdfast.apart("run", "model.py:hasty", '"ann"', MODEL=address)
+        said = beforehand.apart("run", "model.py:hasty", '"ann"', MODEL=address)
         assert said.status == 1
         assert "DecisionFailed" in said.err
         assert "asks the model again" in said.remarks
-        again = re.search(r"^Next: holdfast (resume s-ann)$", said.err, re.MULTILINE)
+        again = re.search(r"^Next: beforehand (resume s-ann)$", said.err, re.MULTILINE)
         assert again is not None, said.err
-        resumed = holdfast.apart(*again[1].split(), MODEL=address)
+        resumed = beforehand.apart(*again[1].split(), MODEL=address)
         assert (resumed.status, resumed.out.strip()) == (0, "7"), resumed.err
         assert server.asked == 2
-        assert holdfast.apart("run", "model.py:hasty", '"ann"', MODEL=address).status == 0
+        assert beforehand.apart("run", "model.py:hasty", '"ann"', MODEL=address).status == 0
         assert server.asked == 2, "the answer is on record"

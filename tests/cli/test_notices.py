@@ -1,4 +1,4 @@
-"""`holdfast notices`, and a worker that reaches people by a real mail server: killed while it sends, and refused."""
+"""`beforehand notices`, and a worker that reaches people by a real mail server: killed while it sends, and refused."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from tests.cli.lab import Lab
 from tests.unit.console.notify.offices import Office, plain, post_office
 
 DESK = '''
-from holdfast import Run, agent, tool
+from beforehand import Run, agent, tool
 
 
 @tool(gate="true")
@@ -39,10 +39,10 @@ channels:
 
 
 @pytest.fixture
-def asked(holdfast: Lab) -> Lab:
-    holdfast.write("desk.py", DESK)
-    assert holdfast("run", "desk.py:desk", '"A-17"').status == 3
-    return holdfast
+def asked(beforehand: Lab) -> Lab:
+    beforehand.write("desk.py", DESK)
+    assert beforehand("run", "desk.py:desk", '"A-17"').status == 3
+    return beforehand
 
 
 def work(lab: Lab) -> None:
@@ -60,7 +60,7 @@ def test_a_worker_tells_who_is_asked_and_the_listing_says_so(asked: Lab):
         assert [one["items"] for one in asked("notices", "--reach", "reach.yaml", "--json").json["due"]] == [[]]
         work(asked)
     (message,) = office.box
-    assert "holdfast answer t-A-17/refund#1 yes" in plain(message)
+    assert "beforehand answer t-A-17/refund#1 yes" in plain(message)
     assert "https://desk.example.com/links/" in plain(message)
     shown = asked("notices").lines
     assert shown[:2] == ["ann  1 message", "  0 on the way, 0 unknown, 0 not sent"]
@@ -74,7 +74,7 @@ def test_a_worker_tells_who_is_asked_and_the_listing_says_so(asked: Lab):
 
 
 def test_a_project_says_where_its_channels_are(asked: Lab):
-    asked.write("pyproject.toml", '[tool.holdfast]\nreach = "people/reach.yaml"\nagents = ["desk.py:desk"]\n')
+    asked.write("pyproject.toml", '[tool.beforehand]\nreach = "people/reach.yaml"\nagents = ["desk.py:desk"]\n')
     (asked.directory / "people").mkdir()
     with post_office() as office:
         asked.write("people/reach.yaml", reach(office))
@@ -82,23 +82,23 @@ def test_a_project_says_where_its_channels_are(asked: Lab):
     assert len(office.box) == 1
 
 
-def test_a_test_notice_goes_through_each_channel_now_and_its_end_is_said(holdfast: Lab):
+def test_a_test_notice_goes_through_each_channel_now_and_its_end_is_said(beforehand: Lab):
     with post_office() as office:
-        holdfast.write("reach.yaml", reach(office))
-        tested = holdfast("notices", "test", "--reach", "reach.yaml", "--by", "bea")
+        beforehand.write("reach.yaml", reach(office))
+        tested = beforehand("notices", "test", "--reach", "reach.yaml", "--by", "bea")
         assert (tested.status, tested.lines) == (0, ["ann  sent  taken: 250"])
         office.rcpt = ["550 5.1.1 no such mailbox"]
-        refused = holdfast("notices", "test", "ann", "--reach", "reach.yaml", "--json")
+        refused = beforehand("notices", "test", "ann", "--reach", "reach.yaml", "--json")
         assert refused.status == 1
         (one,) = refused.json["tested"]
         assert one["state"] == "failed"
         assert "answered 550" in one["said"]
-    assert [message["Subject"] for message in office.box] == ["Holdfast: a test notice, asked for by bea"]
-    shown = holdfast("notices").lines
+    assert [message["Subject"] for message in office.box] == ["Beforehand: a test notice, asked for by bea"]
+    shown = beforehand("notices").lines
     assert shown[1] == "  0 on the way, 0 unknown, 1 not sent"
-    assert "holdfast show notice-ann-000002" in shown[4]
-    assert holdfast("notices", "test", "bob", "--reach", "reach.yaml").status == 2
-    assert holdfast("notices", "test").status == 2
+    assert "beforehand show notice-ann-000002" in shown[4]
+    assert beforehand("notices", "test", "bob", "--reach", "reach.yaml").status == 2
+    assert beforehand("notices", "test").status == 2
 
 
 def test_link_keys_are_rotated(asked: Lab):
@@ -107,7 +107,7 @@ def test_link_keys_are_rotated(asked: Lab):
     with post_office() as office:
         asked.write("reach.yaml", reach(office))
         work(asked)
-    file = asked.directory / "holdfast.db.linkkeys"
+    file = asked.directory / "beforehand.db.linkkeys"
     first = file.read_text()
     assert asked("notices", "rotate").status == 0
     assert file.read_text() != first
@@ -142,7 +142,7 @@ def test_a_worker_that_is_killed_while_it_sends_leaves_what_nobody_can_tell(aske
             work(asked)
         work(asked)
     assert len(office.box) == arrived + 1
-    assert office.box[-1]["Subject"] == "Holdfast: Perhaps once more: approval t-A-17/refund#1"
+    assert office.box[-1]["Subject"] == "Beforehand: Perhaps once more: approval t-A-17/refund#1"
     (channel,) = asked("notices", "--json").json["channels"]
     assert [one["state"] for one in channel["notices"]] == ["sent", "unknown"]
     assert channel["unknown"] == ["notice-ann-000001"]
@@ -163,16 +163,16 @@ def test_a_worker_that_is_killed_while_it_sends_leaves_what_nobody_can_tell(aske
         ("smtp: {from: a b, server: x}\nchannels: [{mail: ann@example.com}]", "not a mail address"),
     ],
 )
-def test_a_file_that_does_not_fit_says_what(holdfast: Lab, text: str, said: str):
-    holdfast.write("reach.yaml", text)
-    refused = holdfast("notices", "test", "--reach", "reach.yaml")
+def test_a_file_that_does_not_fit_says_what(beforehand: Lab, text: str, said: str):
+    beforehand.write("reach.yaml", text)
+    refused = beforehand("notices", "test", "--reach", "reach.yaml")
     assert refused.status == 2
     assert said in refused.remarks
     assert "s3cret" not in refused.err
 
 
-def test_no_file_is_said(holdfast: Lab):
-    refused = holdfast("notices", "test", "--reach", "gone.yaml")
+def test_no_file_is_said(beforehand: Lab):
+    refused = beforehand("notices", "test", "--reach", "gone.yaml")
     assert (refused.status, "cannot be read" in refused.err) == (2, True)
 
 

@@ -12,54 +12,54 @@ def test_happened_lets_the_run_go_on_with_the_effect_counted(asking: Lab):
     said = asking("resolve", OPERATION, "--happened", "--evidence", "saw it")
     assert (said.status, said.lines) == (
         0,
-        [f"{OPERATION} is now succeeded, decided by anna.", "Next: holdfast resume ticket-1"],
+        [f"{OPERATION} is now succeeded, decided by anna.", "Next: beforehand resume ticket-1"],
     )
     (asking.directory / "away.py").rename(asking.directory / "desk.py")
     assert asking("resume", "ticket-1").out == '"r-1"\n'
     assert asking.world.count("restock lost") == 1
 
 
-def test_the_result_of_what_happened_reaches_the_agent(holdfast: Lab):
-    target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
-    assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    assert holdfast("run", target, holdfast.ticket("1")).status == 3
-    assert holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", '"r-from-the-bank"').status == 0
-    assert holdfast("resume", "ticket-1").out == '"r-from-the-bank"\n'
-    assert len([line for line in holdfast.world if line.startswith("refund")]) == 1
+def test_the_result_of_what_happened_reaches_the_agent(beforehand: Lab):
+    target = beforehand.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
+    assert beforehand.apart("run", target, beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    assert beforehand("run", target, beforehand.ticket("1")).status == 3
+    assert beforehand("resolve", "ticket-1/refund#1", "--happened", "--result", '"r-from-the-bank"').status == 0
+    assert beforehand("resume", "ticket-1").out == '"r-from-the-bank"\n'
+    assert len([line for line in beforehand.world if line.startswith("refund")]) == 1
 
 
-def test_a_result_that_does_not_fit_is_refused_where_the_code_is_found(holdfast: Lab):
-    target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
-    assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    assert holdfast("run", target, holdfast.ticket("1")).status == 3
-    assert "--happened --result JSON --evidence TEXT" in holdfast("why", "ticket-1/refund#1").out
-    said = holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", "17")
+def test_a_result_that_does_not_fit_is_refused_where_the_code_is_found(beforehand: Lab):
+    target = beforehand.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
+    assert beforehand.apart("run", target, beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    assert beforehand("run", target, beforehand.ticket("1")).status == 3
+    assert "--happened --result JSON --evidence TEXT" in beforehand("why", "ticket-1/refund#1").out
+    said = beforehand("resolve", "ticket-1/refund#1", "--happened", "--result", "17")
     assert said.status == 2
     assert "17 is not what refund returns" in said.remarks
     assert "expected str" in said.remarks
-    assert holdfast("why", "ticket-1/refund#1", "--json").json["phase"] == "unknown"
+    assert beforehand("why", "ticket-1/refund#1", "--json").json["phase"] == "unknown"
     assert (
         "run ticket-9 is not in this journal"
-        in holdfast("resolve", "ticket-9/refund#1", "--happened", "--result", "1").err
+        in beforehand("resolve", "ticket-9/refund#1", "--happened", "--result", "1").err
     )
 
 
-def test_a_result_that_nobody_can_check_here_is_checked_when_the_run_goes_on(holdfast: Lab):
-    target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
-    assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    assert holdfast("run", target, holdfast.ticket("1")).status == 3
-    (holdfast.directory / "changed.py").rename(holdfast.directory / "away.py")
-    said = holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", "17")
+def test_a_result_that_nobody_can_check_here_is_checked_when_the_run_goes_on(beforehand: Lab):
+    target = beforehand.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
+    assert beforehand.apart("run", target, beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    assert beforehand("run", target, beforehand.ticket("1")).status == 3
+    (beforehand.directory / "changed.py").rename(beforehand.directory / "away.py")
+    said = beforehand("resolve", "ticket-1/refund#1", "--happened", "--result", "17")
     assert said.lines == [
-        "Recorded. It is checked and applied where the code of refund is.", "Next: holdfast resume ticket-1",
+        "Recorded. It is checked and applied where the code of refund is.", "Next: beforehand resume ticket-1",
     ]  # fmt: skip
-    (holdfast.directory / "away.py").rename(holdfast.directory / "changed.py")
-    resumed = holdfast("resume", "ticket-1")
+    (beforehand.directory / "away.py").rename(beforehand.directory / "changed.py")
+    resumed = beforehand("resume", "ticket-1")
     assert resumed.status == 3
     assert "refused: 17 is not what refund returns; expected str" in resumed.remarks
-    assert "17 is not what refund returns" in holdfast("show", "ticket-1").words
-    assert holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", '"r-2"').status == 0
-    assert holdfast("resume", "ticket-1").out == '"r-2"\n'
+    assert "17 is not what refund returns" in beforehand("show", "ticket-1").words
+    assert beforehand("resolve", "ticket-1/refund#1", "--happened", "--result", '"r-2"').status == 0
+    assert beforehand("resume", "ticket-1").out == '"r-2"\n'
 
 
 @pytest.mark.parametrize("flags", [[], ["--give-up"]])
@@ -67,7 +67,7 @@ def test_did_not_happen_gives_it_up(asking: Lab, flags: list[str]):
     said = asking("resolve", OPERATION, "--did-not-happen", *flags, "--by", "bea", "--json")
     assert said.json == {
         "run": "ticket-1", "operation": OPERATION, "phase": "failed", "applied": True,
-        "note": f"{OPERATION} is now failed, decided by bea.", "next_step": "holdfast resume ticket-1",
+        "note": f"{OPERATION} is now failed, decided by bea.", "next_step": "beforehand resume ticket-1",
     }  # fmt: skip
     resumed = asking("resume", "ticket-1")
     assert resumed.status == 1
@@ -111,7 +111,7 @@ def test_a_word_is_final(asking: Lab):
     said = asking("resolve", OPERATION, "--did-not-happen")
     assert said.status == 2
     assert "is succeeded (person(bea)" in said.err
-    assert f"Next: holdfast why {OPERATION}" in said.err
+    assert f"Next: beforehand why {OPERATION}" in said.err
 
 
 def test_what_is_proven_is_not_a_matter_of_opinion(asking: Lab):
@@ -120,22 +120,33 @@ def test_what_is_proven_is_not_a_matter_of_opinion(asking: Lab):
     assert "only one that waits for a person can be resolved" in said.err
 
 
-def test_an_event_may_come_before_it_is_waited_for(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="boom")).status == 1
-    holdfast.write("desk.py", (holdfast.directory / "desk.py").read_text().replace("boom", "wait"))
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 3
-    said = holdfast("signal", "ticket-1", "approved", "--key", "boss", "--payload", '{"ok": true}')
-    assert said.lines == ["The event approved is recorded for ticket-1.", "Next: holdfast resume ticket-1"]
-    assert holdfast("resume", "ticket-1").out == "\"r-1{'ok': True}\"\n"
+def test_an_event_may_come_before_it_is_waited_for(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2", mode="boom")).status == 1
+    beforehand.write("desk.py", (beforehand.directory / "desk.py").read_text().replace("boom", "wait"))
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="wait")).status == 3
+    said = beforehand("signal", "ticket-1", "approved", "--key", "boss", "--payload", '{"ok": true}')
+    assert said.lines == ["The event approved is recorded for ticket-1.", "Next: beforehand resume ticket-1"]
+    assert beforehand("resume", "ticket-1").out == "\"r-1{'ok': True}\"\n"
 
 
-def test_an_event_that_nothing_waits_for_is_kept_and_not_announced_as_heard(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 3
-    said = holdfast("signal", "ticket-1", "approved")
+def test_an_event_that_nothing_waits_for_is_kept_and_not_announced_as_heard(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="wait")).status == 3
+    said = beforehand("signal", "ticket-1", "approved")
     assert said.lines == [
         "The event approved is recorded for ticket-1. The run does not wait for it now; the event is kept.",
-        "Next: holdfast pending",
+        "Next: beforehand pending",
     ]
+
+
+def make_undoable(lab: Lab) -> None:
+    """The refund of the desk has a compensation."""
+    desk = (lab.directory / "desk.py").read_text(encoding="utf-8")
+    charge = (
+        "@refund.compensate\nasync def charge(operation: Operation[str], order: str, cents: int) -> None: ...\n\n\n"
+    )
+    assert "@tool\ndef restock" in desk
+    desk = desk.replace("@tool\ndef restock", charge + "@tool\ndef restock")
+    lab.write("desk.py", "from beforehand import Operation\n" + desk)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +155,15 @@ def test_an_event_that_nothing_waits_for_is_kept_and_not_announced_as_heard(hold
     ids=" ".join,
 )
 @pytest.mark.parametrize("status", ["completed", "undone"])
-def test_a_run_that_is_over_takes_no_orders(holdfast: Lab, status: str, order: tuple[str, ...]):
-    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+def test_a_run_that_is_over_takes_no_orders(beforehand: Lab, status: str, order: tuple[str, ...]):
+    make_undoable(beforehand)
+    beforehand("run", "desk.py:desk", beforehand.ticket("1"))
     if status == "undone":
-        holdfast("undo", "ticket-1")
-    said = holdfast(*order)
+        assert beforehand("undo", "ticket-1").status == 0
+    said = beforehand(*order)
     assert said.status == 2
     assert f"UsageError: run ticket-1 {STATUS[status]} and takes no commands" in said.err
-    assert holdfast("ps", "--json").json["runs"][0]["status"] == status
+    assert beforehand("ps", "--json").json["runs"][0]["status"] == status
 
 
 STATUS = {"completed": "has completed", "undone": "is undone"}
@@ -163,99 +175,103 @@ def test_an_event_with_a_name_is_given_once(asking: Lab):
     assert (first.json["fresh"], again.json["fresh"]) == (True, False)
 
 
-def test_a_cancelled_run_sends_nothing_more(holdfast: Lab):
-    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
-    assert holdfast("cancel", "ticket-1", "--why", "asked twice").status == 0
-    holdfast("signal", "ticket-1", "approved", "--key", "boss")
-    said = holdfast("worker", "desk.py:desk", "--once")
+def test_a_cancelled_run_sends_nothing_more(beforehand: Lab):
+    beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="wait"))
+    assert beforehand("cancel", "ticket-1", "--why", "asked twice").status == 0
+    beforehand("signal", "ticket-1", "approved", "--key", "boss")
+    said = beforehand("worker", "desk.py:desk", "--once")
     assert said.status == 1
-    listed = holdfast("ps", "--json").json["runs"][0]
+    listed = beforehand("ps", "--json").json["runs"][0]
     assert (listed["status"], listed["reason"]) == ("stopped", "cancelled: asked twice")
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 1
-    assert holdfast("ps", "--json").json["runs"][0]["reason"] == "cancelled: asked twice", (
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="wait")).status == 1
+    assert beforehand("ps", "--json").json["runs"][0]["reason"] == "cancelled: asked twice", (
         "asking again changes nothing"
     )
 
 
-def test_nobody_who_cancels_is_told_to_resume(holdfast: Lab):
+def test_nobody_who_cancels_is_told_to_resume(beforehand: Lab):
     """Once a worker has ended the run, `resume` would open it again and send what was called off."""
-    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
-    said = holdfast("cancel", "ticket-1")
-    assert said.lines == ["ticket-1 is cancelled: nothing more is sent.", "Next: holdfast show ticket-1"]
-    assert holdfast("worker", "desk.py:desk", "--once").status == 1
-    assert "only if it is to continue after all: holdfast resume ticket-1" in holdfast("show", "ticket-1").words
-    again = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
+    beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="wait"))
+    said = beforehand("cancel", "ticket-1")
+    assert said.lines == ["ticket-1 is cancelled: nothing more is sent.", "Next: beforehand show ticket-1"]
+    assert beforehand("worker", "desk.py:desk", "--once").status == 1
+    assert "only if it is to continue after all: beforehand resume ticket-1" in beforehand("show", "ticket-1").words
+    again = beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="wait"))
     assert "Known: its outcomes are kept; nothing more is sent" in again.err
     assert "after a fix" not in again.err
 
 
-def test_a_run_that_stopped_by_an_error_is_called_off_and_one_that_was_taken_over_is_not(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
+def test_a_run_that_stopped_by_an_error_is_called_off_and_one_that_was_taken_over_is_not(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="boom")).status == 1
     for _ in range(2):
-        said = holdfast("cancel", "ticket-1", "--why", "asked twice")
-        assert said.lines == ["ticket-1 is cancelled: nothing more is sent.", "Next: holdfast show ticket-1"]
-    assert holdfast("inbox", "--json").json == []
-    assert "stopped" in holdfast("ps").out
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="boom")).status == 1
-    assert holdfast("take-over", "ticket-2").status == 0
-    assert holdfast("cancel", "ticket-2").lines[0] == ("ticket-2 had stopped: nothing is sent until it is resumed.")
+        said = beforehand("cancel", "ticket-1", "--why", "asked twice")
+        assert said.lines == ["ticket-1 is cancelled: nothing more is sent.", "Next: beforehand show ticket-1"]
+    assert beforehand("inbox", "--json").json == []
+    assert "stopped" in beforehand("ps").out
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2", mode="boom")).status == 1
+    assert beforehand("take-over", "ticket-2").status == 0
+    assert beforehand("cancel", "ticket-2").lines[0] == ("ticket-2 had stopped: nothing is sent until it is resumed.")
 
 
-def test_a_run_that_stopped_by_an_error_is_in_the_inbox_and_shows_where(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
-    (item,) = holdfast("inbox", "--json").json
+def test_a_run_that_stopped_by_an_error_is_in_the_inbox_and_shows_where(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="boom")).status == 1
+    (item,) = beforehand("inbox", "--json").json
     assert item["answers"][1:] == [
-        "holdfast resume ticket-1",
-        "holdfast take-over ticket-1 --by NAME",
-        "holdfast cancel ticket-1",
+        "beforehand resume ticket-1",
+        "beforehand take-over ticket-1 --by NAME",
+        "beforehand cancel ticket-1",
     ]
     line = 'in desk: raise ValueError("boom")'
-    assert line in holdfast("show", "ticket-1").words
-    assert line in holdfast("inbox", "--item", "ticket-1").words
-    assert "desk.py" in holdfast("show", "ticket-1").out
+    assert line in beforehand("show", "ticket-1").words
+    assert line in beforehand("inbox", "--item", "ticket-1").words
+    assert "desk.py" in beforehand("show", "ticket-1").out
 
 
 def test_nobody_who_abandons_an_operation_is_told_to_resume(asking: Lab):
-    assert asking("resolve", OPERATION, "--abandon").lines[-1] == "Next: holdfast show ticket-1"
+    assert asking("resolve", OPERATION, "--abandon").lines[-1] == "Next: beforehand show ticket-1"
 
 
-def test_what_is_undone_does_not_go_on(holdfast: Lab):
-    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
-    holdfast("undo", "ticket-1")
-    said = holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+def test_what_is_undone_does_not_go_on(beforehand: Lab):
+    make_undoable(beforehand)
+    beforehand("run", "desk.py:desk", beforehand.ticket("1"))
+    beforehand("undo", "ticket-1")
+    said = beforehand("run", "desk.py:desk", beforehand.ticket("1"))
     assert said.status == 1
     assert "what could be undone is undone; the run does not continue" in said.err
     assert "resume" not in said.err
 
 
-def test_what_a_run_waits_for_is_said_once(holdfast: Lab):
-    said = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"), "--json")
-    waits = "run ticket-1 waits for approved boss (holdfast signal ticket-1 approved --key boss)"
+def test_what_a_run_waits_for_is_said_once(beforehand: Lab):
+    said = beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="wait"), "--json")
+    waits = "run ticket-1 waits for approved boss"
     assert said.json["problem"]["message"] == waits
 
 
-def test_a_paused_run_rests_until_it_is_unpaused(holdfast: Lab):
-    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
-    holdfast("pause", "ticket-1", "--by", "bea")
-    holdfast("signal", "ticket-1", "approved", "--key", "boss")
-    paused = holdfast("resume", "ticket-1")
+def test_a_paused_run_rests_until_it_is_unpaused(beforehand: Lab):
+    beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="wait"))
+    beforehand("pause", "ticket-1", "--by", "bea")
+    beforehand("signal", "ticket-1", "approved", "--key", "boss")
+    paused = beforehand("resume", "ticket-1")
     assert paused.status == 3
-    assert "paused by bea: holdfast unpause ticket-1" in paused.err
-    assert holdfast("unpause", "ticket-1").lines[-1] == "Next: holdfast resume ticket-1"
-    assert holdfast("resume", "ticket-1").status == 0
+    assert "paused by bea: beforehand unpause ticket-1" in paused.err
+    assert beforehand("unpause", "ticket-1").lines[-1] == "Next: beforehand resume ticket-1"
+    assert beforehand("resume", "ticket-1").status == 0
 
 
-def test_nothing_goes_out_through_a_paused_tool(holdfast: Lab):
-    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
-    said = holdfast("pause", "--tool", "restock", "--why", "the shelf is on fire")
-    assert said.lines == ["No run sends through restock until it is unpaused.", "Next: holdfast unpause --tool restock"]
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 3
-    assert holdfast("why", "ticket-2/restock#1").status == 2, "it was not even begun"
-    assert holdfast("doctor", "--json").json["journal"]["paused_tools"] == {"restock": "the shelf is on fire"}
-    assert holdfast.world.count("restock mug") == 1
-    holdfast("unpause", "--tool", "restock")
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 0
-    assert holdfast.world.count("restock mug") == 2
+def test_nothing_goes_out_through_a_paused_tool(beforehand: Lab):
+    beforehand("run", "desk.py:desk", beforehand.ticket("1"))
+    said = beforehand("pause", "--tool", "restock", "--why", "the shelf is on fire")
+    assert said.lines == [
+        "No run sends through restock until it is unpaused.",
+        "Next: beforehand unpause --tool restock",
+    ]
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2")).status == 3
+    assert beforehand("why", "ticket-2/restock#1").status == 2, "it was not even begun"
+    assert beforehand("doctor", "--json").json["journal"]["paused_tools"] == {"restock": "the shelf is on fire"}
+    assert beforehand.world.count("restock mug") == 1
+    beforehand("unpause", "--tool", "restock")
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2")).status == 0
+    assert beforehand.world.count("restock mug") == 2
 
 
 def test_a_tool_that_nobody_used_is_paused_with_a_question(asking: Lab):

@@ -1,4 +1,4 @@
-"""`holdfast plant`: known-bad cases in a real journal, answered as the others are."""
+"""`beforehand plant`: known-bad cases in a real journal, answered as the others are."""
 
 import re
 
@@ -11,12 +11,12 @@ BAD = '{"tool": "refund", "arguments": {"customer": "nobody", "cents": 900000}, 
 
 
 @pytest.fixture
-def desk(holdfast: Lab) -> Lab:
-    holdfast.write("gated.py", DESK)
-    holdfast.write("bad.jsonl", BAD + "\n")
+def desk(beforehand: Lab) -> Lab:
+    beforehand.write("gated.py", DESK)
+    beforehand.write("bad.jsonl", BAD + "\n")
     for name in ("sure-1", "sure-2"):
-        assert holdfast("run", "gated.py:desk", f'"{name}"').status == 3
-    return holdfast
+        assert beforehand("run", "gated.py:desk", f'"{name}"').status == 3
+    return beforehand
 
 
 def test_it_waits_among_the_others_and_is_counted_as_missed(desk: Lab):

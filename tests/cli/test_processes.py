@@ -12,37 +12,37 @@ import pytest
 from tests.cli.lab import Lab
 
 
-def test_a_killed_run_goes_on_where_it_was_when_it_is_given_again(holdfast: Lab):
-    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
-    assert holdfast("ps", "--json").json["runs"][0]["status"] == "running"
-    said = holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"))
+def test_a_killed_run_goes_on_where_it_was_when_it_is_given_again(beforehand: Lab):
+    assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund").status == -9
+    assert beforehand("ps", "--json").json["runs"][0]["status"] == "running"
+    said = beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"))
     assert (said.status, said.out) == (0, '"r-1"\n')
-    keys = {line.split()[2] for line in holdfast.world if line.startswith("refund")}
+    keys = {line.split()[2] for line in beforehand.world if line.startswith("refund")}
     assert len(keys) == 1, "sent again under the same key"
-    assert holdfast.world.count("restock mug") == 1
+    assert beforehand.world.count("restock mug") == 1
 
 
-def test_a_killed_plain_write_is_never_repeated(holdfast: Lab):
-    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="restock").status == -9
-    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1")).status == 3
-    assert holdfast.apart("worker", "desk.py:desk", "--once").status == 0
-    assert holdfast.world.count("restock mug") == 1
+def test_a_killed_plain_write_is_never_repeated(beforehand: Lab):
+    assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="restock").status == -9
+    assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1")).status == 3
+    assert beforehand.apart("worker", "desk.py:desk", "--once").status == 0
+    assert beforehand.world.count("restock mug") == 1
 
 
-def test_a_worker_drives_what_was_abandoned(holdfast: Lab):
+def test_a_worker_drives_what_was_abandoned(beforehand: Lab):
     for number in "12":
-        holdfast.apart("run", "desk.py:desk", holdfast.ticket(number), DIE_AFTER="refund")
-    said = holdfast.apart("worker", "desk.py:desk", "--once", "--json")
+        beforehand.apart("run", "desk.py:desk", beforehand.ticket(number), DIE_AFTER="refund")
+    said = beforehand.apart("worker", "desk.py:desk", "--once", "--json")
     assert said.status == 0
     assert sorted((one["run"], one["status"]) for one in said.json["driven"]) == [
         ("ticket-1", "completed"),
         ("ticket-2", "completed"),
     ]
-    assert holdfast.apart("worker", "desk.py:desk", "--once").out == "0 runs driven.\n"
+    assert beforehand.apart("worker", "desk.py:desk", "--once").out == "0 runs driven.\n"
 
 
 FAMILY = """
-from holdfast import Run, agent
+from beforehand import Run, agent
 
 @agent
 async def booking(run: Run, what: str) -> str:
@@ -54,35 +54,35 @@ async def trip(run: Run, name: str) -> list[str]:
 """
 
 
-def test_a_worker_goes_on_once_with_a_parent_whose_child_it_has_completed(holdfast: Lab):
-    holdfast.write("family.py", FAMILY)
-    assert holdfast("submit", "family.py:trip", '"ann"').status == 0
-    said = holdfast("worker", "family.py:trip", "family.py:booking", "--once")
+def test_a_worker_goes_on_once_with_a_parent_whose_child_it_has_completed(beforehand: Lab):
+    beforehand.write("family.py", FAMILY)
+    assert beforehand("submit", "family.py:trip", '"ann"').status == 0
+    said = beforehand("worker", "family.py:trip", "family.py:booking", "--once")
     assert (said.status, said.out) == (0, "3 runs driven.\n"), "each run counts once, and by its last end"
-    assert {one["status"] for one in holdfast("ps", "--children", "--json").json["runs"]} == {"completed"}
+    assert {one["status"] for one in beforehand("ps", "--children", "--json").json["runs"]} == {"completed"}
 
 
-def test_a_worker_leaves_runs_of_agents_that_it_does_not_know(holdfast: Lab):
-    holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund")
-    holdfast.write(
+def test_a_worker_leaves_runs_of_agents_that_it_does_not_know(beforehand: Lab):
+    beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund")
+    beforehand.write(
         "other.py",
-        "from holdfast import Run, agent\n@agent(run_id='a-{x}')\nasync def other(run: Run, x: int) -> None: ...\n",
+        "from beforehand import Run, agent\n@agent(run_id='a-{x}')\nasync def other(run: Run, x: int) -> None: ...\n",
     )
-    said = holdfast.apart("worker", "other.py:other", "--once")
+    said = beforehand.apart("worker", "other.py:other", "--once")
     assert (said.status, said.out) == (0, "0 runs driven.\n")
     assert "Runs of desk of the program desk wait too, and their code is not here" in said.err
 
 
-def test_a_worker_without_agents_says_what_it_needs(holdfast: Lab):
-    said = holdfast("worker")
+def test_a_worker_without_agents_says_what_it_needs(beforehand: Lab):
+    said = beforehand("worker")
     assert said.status == 2
     assert "a worker needs the code of the agents" in said.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_worker_works_until_it_is_interrupted(holdfast: Lab, number: signal.Signals):
-    holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund")
-    worker = holdfast.start("worker", "desk.py:desk")
+def test_a_worker_works_until_it_is_interrupted(beforehand: Lab, number: signal.Signals):
+    beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund")
+    worker = beforehand.start("worker", "desk.py:desk")
     assert worker.stderr is not None
     lines: list[str] = []
     for line in worker.stderr:
@@ -93,13 +93,13 @@ def test_a_worker_works_until_it_is_interrupted(holdfast: Lab, number: signal.Si
     assert worker.wait(timeout=30) == 130
     worker.communicate()
     assert lines[0] == "Driving desk. Press Ctrl-C to end.\n"
-    assert holdfast("ps", "--json").json["runs"][0]["status"] == "completed"
+    assert beforehand("ps", "--json").json["runs"][0]["status"] == "completed"
 
 
-def test_an_interrupted_run_ends_with_130_and_loses_nothing(holdfast: Lab):
-    holdfast.change("    return reference", "    return reference")
+def test_an_interrupted_run_ends_with_130_and_loses_nothing(beforehand: Lab):
+    beforehand.change("    return reference", "    return reference")
     slow = (
-        (holdfast.directory / "changed.py")
+        (beforehand.directory / "changed.py")
         .read_text()
         .replace(
             "    if ticket.mode ==",
@@ -107,22 +107,22 @@ def test_an_interrupted_run_ends_with_130_and_loses_nothing(holdfast: Lab):
             1,
         )
     )
-    holdfast.write("changed.py", slow)
-    running = holdfast.start("run", "changed.py:desk", holdfast.ticket("1"))
+    beforehand.write("changed.py", slow)
+    running = beforehand.start("run", "changed.py:desk", beforehand.ticket("1"))
     assert running.stderr is not None
     assert running.stderr.readline() == "waiting\n"
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=30)
     assert (running.returncode, out) == (130, "")
     assert "What was recorded is kept" in err
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).out == '"r-1"\n'
-    assert len(holdfast.world) == 2
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1")).out == '"r-1"\n'
+    assert len(beforehand.world) == 2
 
 
-def test_a_second_process_joins_a_run_and_gets_the_same_result(holdfast: Lab):
-    both = [holdfast.start("run", "desk.py:desk", holdfast.ticket("1")) for _ in range(2)]
+def test_a_second_process_joins_a_run_and_gets_the_same_result(beforehand: Lab):
+    both = [beforehand.start("run", "desk.py:desk", beforehand.ticket("1")) for _ in range(2)]
     assert [process.communicate(timeout=60)[0] for process in both] == ['"r-1"\n', '"r-1"\n']
-    assert len(holdfast.world) == 2
+    assert len(beforehand.world) == 2
 
 
 @pytest.mark.parametrize("arguments", [("show", "ticket-1", "--json"), ("inbox",)], ids=lambda given: given[0])
@@ -141,15 +141,15 @@ def test_who_stops_reading_hears_no_complaint(asking: Lab, arguments: tuple[str,
 @pytest.mark.parametrize(
     "command", [("serve", "--port", "0"), ("serve-hooks", "--port", "0", "--sender", "bank=BANK:tool=transfer")]
 )
-def test_servers_limit_the_connections_of_one_address(holdfast: Lab, command: tuple[str, ...]):
+def test_servers_limit_the_connections_of_one_address(beforehand: Lab, command: tuple[str, ...]):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     numbered = tuple(str(port) if one == "0" else one for one in command)
-    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1")).status == 0
     secret = "whsec_" + base64.b64encode(os.urandom(24)).decode()
     server = subprocess.Popen(
-        holdfast.command(*numbered, "--per-peer", "3"), cwd=holdfast.directory, stderr=subprocess.PIPE, text=True,
-        env=holdfast.surroundings({"BANK": secret}),
+        beforehand.command(*numbered, "--per-peer", "3"), cwd=beforehand.directory, stderr=subprocess.PIPE, text=True,
+        env=beforehand.surroundings({"BANK": secret}),
     )  # fmt: skip
     try:
         assert server.stderr is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.cli.lab import Lab, Said
 
 # A program as people write it. KIND names it; its tool has a name of its own, so the other's code would diverge.
@@ -18,7 +19,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
 
 
 @tool(name="pay_KIND", idempotency=Key(ttl=timedelta(hours=24)))
@@ -39,7 +40,7 @@ async def main(run: Run, order: str) -> str:
 
 
 async def begin() -> None:
-    async with Holdfast("desk.db", agents=[main]) as app:
+    async with Beforehand("desk.db", agents=[main]) as app:
         print(await app.run(main, sys.argv[1]))
         while Path("stay").exists():
             await asyncio.sleep(0.05)
@@ -60,10 +61,7 @@ def write(lab: Lab, kind: str, directory: str = ".") -> Path:
 
 
 def started(lab: Lab, *words: str, **environment: str) -> Said:
-    ended = subprocess.run(
-        [sys.executable, *words], cwd=lab.directory, env=lab.surroundings(environment), capture_output=True, text=True,
-        stdin=subprocess.DEVNULL, timeout=60, check=False,
-    )  # fmt: skip
+    ended = forked.run(list(words), cwd=lab.directory, env=lab.surroundings(environment))
     return Said(ended.returncode, ended.stdout, ended.stderr)
 
 
@@ -72,16 +70,16 @@ def of(lab: Lab, run: str) -> dict[str, object]:
 
 
 def next_steps(text: str) -> list[str]:
-    return re.findall(r"(?:Next: |^  )(holdfast [^\n]+)", text, re.MULTILINE)
+    return re.findall(r"(?:Next: |^  )(beforehand [^\n]+)", text, re.MULTILINE)
 
 
 @pytest.fixture
-def killed(holdfast: Lab) -> Lab:
+def killed(beforehand: Lab) -> Lab:
     """The run order-1 of the program `shop`, whose process was killed after its payment; `billing` shares its journal."""
-    write(holdfast, "shop")
-    write(holdfast, "billing")
-    assert started(holdfast, "shop.py", "1", DIE="1").status == -9
-    return holdfast
+    write(beforehand, "shop")
+    write(beforehand, "billing")
+    assert started(beforehand, "shop.py", "1", DIE="1").status == -9
+    return beforehand
 
 
 def test_a_program_leaves_the_runs_of_another_alone(killed: Lab):
@@ -94,12 +92,12 @@ def test_a_program_leaves_the_runs_of_another_alone(killed: Lab):
 
 
 @pytest.mark.parametrize(
-    "words", [["shop.py", "3"], ["-m", "shop", "3"], ["-m", "holdfast", *JOURNAL, "worker", "shop.py:main", "--once"]]
+    "words", [["shop.py", "3"], ["-m", "shop", "3"], ["-m", "beforehand", *JOURNAL, "worker", "shop.py:main", "--once"]]
 )
 def test_its_own_program_takes_it_up_however_it_is_started(killed: Lab, words: list[str]):
     assert started(killed, "billing.py", "2").status == 0
     (killed.directory / "stay").touch()
-    if words[1] != "holdfast":
+    if words[1] != "beforehand":
         process = subprocess.Popen([sys.executable, *words], cwd=killed.directory, env=killed.surroundings({}))
         try:
             while of(killed, "order-1")["status"] != "completed":
@@ -184,7 +182,7 @@ def test_one_worker_for_two_programs_says_which_two_to_start(killed: Lab):
 
 def test_one_program_is_named_in_no_command(killed: Lab):
     said = killed(*JOURNAL, "ps")
-    assert "Next: holdfast --journal desk.db worker" in said.words
+    assert "Next: beforehand --journal desk.db worker" in said.words
     assert "--program" not in said.words
     assert killed(*JOURNAL, "worker", "a.py:b", "--program", "shop").status == 2
     assert killed(*JOURNAL, "worker", "--program", "nowhere").status == 2

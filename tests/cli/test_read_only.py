@@ -31,7 +31,7 @@ def kept(asking: Lab) -> Iterator[Lab]:
     """The desk with its journal in a directory of its own; whatever the test forbids is allowed again afterwards."""
     place = asking.directory / "kept"
     place.mkdir()
-    for file in asking.directory.glob("holdfast.db*"):
+    for file in asking.directory.glob("beforehand.db*"):
         file.rename(place / file.name)
     yield asking
     place.chmod(0o755)
@@ -40,7 +40,7 @@ def kept(asking: Lab) -> Iterator[Lab]:
 def look(lab: Lab, *arguments: str) -> Said:
     """Call a command in a process that has no power over permissions."""
     ended = subprocess.run(
-        lab.command(*arguments), cwd=lab.directory, env=lab.surroundings({"HOLDFAST_JOURNAL": "kept/holdfast.db"}),
+        lab.command(*arguments), cwd=lab.directory, env=lab.surroundings({"BEFOREHAND_JOURNAL": "kept/beforehand.db"}),
         capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False, preexec_fn=_as_anybody,
     )  # fmt: skip
     return Said(ended.returncode, ended.stdout, ended.stderr)
@@ -84,7 +84,7 @@ def test_looking_needs_no_right_to_write(kept: Lab, arguments: tuple[str, ...], 
 def test_a_log_that_cannot_be_opened_is_said(kept: Lab, arguments: tuple[str, ...]):
     """A copy of the file and its log on a read-only medium: SQLite cannot make the index that it reads a log by."""
     place = kept.directory / "kept"
-    (place / "holdfast.db-shm").unlink()
+    (place / "beforehand.db-shm").unlink()
     forbid(place)
     said = look(kept, *arguments)
     assert said.status == 0, said
@@ -94,7 +94,7 @@ def test_a_log_that_cannot_be_opened_is_said(kept: Lab, arguments: tuple[str, ..
 
 def test_a_whole_file_without_a_log_is_read_as_it_is(kept: Lab):
     place = kept.directory / "kept"
-    for name in ("holdfast.db-shm", "holdfast.db-wal"):
+    for name in ("beforehand.db-shm", "beforehand.db-wal"):
         (place / name).unlink()
     forbid(place)
     said = look(kept, "verify")
@@ -108,12 +108,12 @@ def test_an_end_that_only_the_log_has_is_no_damage(kept: Lab):
     place = kept.directory / "kept"
     whole = place / "whole"
     whole.mkdir()
-    for file in place.glob("holdfast.db*"):
+    for file in place.glob("beforehand.db*"):
         shutil.copy(file, whole)
-    assert kept.apart("run", "desk.py:desk", kept.ticket("2"), HOLDFAST_JOURNAL="kept/holdfast.db").status == 0
-    shutil.copy(whole / "holdfast.db", place / "holdfast.db")
+    assert kept.apart("run", "desk.py:desk", kept.ticket("2"), BEFOREHAND_JOURNAL="kept/beforehand.db").status == 0
+    shutil.copy(whole / "beforehand.db", place / "beforehand.db")
     shutil.rmtree(whole)
-    (place / "holdfast.db-shm").unlink()
+    (place / "beforehand.db-shm").unlink()
     forbid(place)
     said = look(kept, "verify")
     assert said.status == 0, said
@@ -125,26 +125,26 @@ def test_orders_say_that_the_journal_cannot_be_written(kept: Lab):
     said = look(kept, "resolve", OPERATION, "--happened")
     assert said.status == 1
     assert "cannot be written" in said.remarks or "cannot be opened" in said.remarks
-    assert not (kept.directory / "kept" / "holdfast.db").stat().st_mode & stat.S_IWUSR
+    assert not (kept.directory / "kept" / "beforehand.db").stat().st_mode & stat.S_IWUSR
 
 
 @pytest.mark.parametrize("command", [("top", "--once"), ("ps",), ("queues",), ("doctor",), ("inbox",)])
-def test_looking_makes_no_journal_of_an_empty_file(holdfast: Lab, command: tuple[str, ...]):
-    holdfast.write("empty.db", "")
-    said = holdfast(*command, "--journal", "empty.db")
+def test_looking_makes_no_journal_of_an_empty_file(beforehand: Lab, command: tuple[str, ...]):
+    beforehand.write("empty.db", "")
+    said = beforehand(*command, "--journal", "empty.db")
     assert said.status == 2
     assert "the journal empty.db is an empty file" in said.err
     assert "a command that reads never creates one" in said.err
-    assert [(one.name, one.stat().st_size) for one in holdfast.directory.glob("empty*")] == [("empty.db", 0)]
+    assert [(one.name, one.stat().st_size) for one in beforehand.directory.glob("empty*")] == [("empty.db", 0)]
 
 
-def test_a_file_that_is_no_journal_is_said_to_be_none(holdfast: Lab):
-    place = holdfast.directory / "kept"
+def test_a_file_that_is_no_journal_is_said_to_be_none(beforehand: Lab):
+    place = beforehand.directory / "kept"
     place.mkdir()
-    (place / "holdfast.db").write_text("hello")
+    (place / "beforehand.db").write_text("hello")
     forbid(place)
-    said = look(holdfast, "ps")
+    said = look(beforehand, "ps")
     place.chmod(0o755)
     assert said.status == 1
-    assert "holdfast.db is not a SQLite database" in said.remarks
+    assert "beforehand.db is not a SQLite database" in said.remarks
     assert "Traceback" not in said.err

@@ -2,17 +2,17 @@
 
 import pytest
 
-from holdfast.cli.config import located_report
-from holdfast.inspect.text import without_commands
+from beforehand.cli.config import located_report
+from beforehand.inspect.text import without_commands
 from tests.cli.lab import Lab
 
 SHOP = """
-from holdfast import Run, agent, tool
+from beforehand import Run, agent, tool
 
 
 @tool(on_unknown="raise")
 def restock(sku: str) -> None:
-    raise TimeoutError("no answer. Next: holdfast ps")
+    raise TimeoutError("no answer. Next: beforehand ps")
 
 
 @tool
@@ -23,7 +23,7 @@ def refund(order: str) -> str:
 @agent(run_id="run-{mode}")
 async def desk(run: Run, mode: str) -> None:
     if mode == "mine":
-        raise ValueError("ask ann. Next: holdfast show run-mine")
+        raise ValueError("ask ann. Next: beforehand show run-mine")
     if mode == "unknown":
         await restock("mug")
     await refund("A-1")
@@ -38,11 +38,11 @@ OPTION = ("--journal", "data/shop.db")
 
 
 @pytest.fixture
-def shop(holdfast: Lab) -> Lab:
-    holdfast.environment["COLUMNS"] = "600"
-    (holdfast.directory / "data").mkdir()
-    holdfast.write("shop.py", SHOP)
-    return holdfast
+def shop(beforehand: Lab) -> Lab:
+    beforehand.environment["COLUMNS"] = "600"
+    (beforehand.directory / "data").mkdir()
+    beforehand.write("shop.py", SHOP)
+    return beforehand
 
 
 def printed(shop: Lab, run: str) -> list[str]:
@@ -54,14 +54,14 @@ def printed(shop: Lab, run: str) -> list[str]:
 def test_a_command_that_the_runtime_recorded_names_the_journal(shop: Lab):
     assert shop("run", "shop.py:desk", '"unknown"', *OPTION).status == 1
     for text in printed(shop, "run-unknown"):
-        assert "Next: holdfast --journal data/shop.db resolve run-unknown/restock#1" in text
-    assert "no answer. Next: holdfast ps" in shop("show", "run-unknown", *OPTION).words
+        assert "Next: beforehand --journal data/shop.db why run-unknown/restock#1" in text
+    assert "no answer. Next: beforehand ps" in shop("show", "run-unknown", *OPTION).words
 
 
 def test_a_command_in_the_text_of_a_user_is_kept(shop: Lab):
     assert shop("run", "shop.py:desk", '"mine"', *OPTION).status == 1
     for text in printed(shop, "run-mine"):
-        assert "ValueError: ask ann. Next: holdfast show run-mine" in text
+        assert "ValueError: ask ann. Next: beforehand show run-mine" in text
 
 
 def test_the_record_of_an_unproven_claim_leaves_the_next_step_to_its_reader(shop: Lab):
@@ -69,7 +69,7 @@ def test_the_record_of_an_unproven_claim_leaves_the_next_step_to_its_reader(shop
     assert "Next:" not in shop("inbox", "--json", *OPTION).out
     before, _, after = shop("show", "boast-done", *OPTION).words.partition("Next: ")
     assert "claims what is not proven: no refund of this run succeeded" in before
-    assert after == "after a fix: holdfast --journal data/shop.db resume boast-done"
+    assert after == "after a fix: beforehand --journal data/shop.db resume boast-done"
 
 
 def test_the_record_of_a_divergence_leaves_the_next_step_to_its_reader(shop: Lab):
@@ -82,8 +82,8 @@ def test_the_record_of_a_divergence_leaves_the_next_step_to_its_reader(shop: Lab
     shown = shop("show", "run-wait", *OPTION).words
     before, _, after = shown.partition("Next: ")
     assert "refund#1 is another call than the recorded one." in before
-    assert after.startswith("holdfast --journal data/shop.db replay run-wait shows where; restore the code")
-    assert after.endswith("then holdfast --journal data/shop.db resume run-wait")
+    assert after.startswith("restore the code (or add a version marker), and see where it differs")
+    assert after.endswith(": beforehand --journal data/shop.db replay run-wait")
 
 
 OPTED = "--journal shop.db "
@@ -93,17 +93,17 @@ OPTED = "--journal shop.db "
     ("text", "located"),
     [
         (
-            "diverged: ReplayDiverged: run r: x. Next: holdfast replay r shows where",  # recorded by an earlier version
-            "diverged: ReplayDiverged: run r: x. Next: holdfast --journal shop.db replay r shows where",
+            "diverged: ReplayDiverged: run r: x. Next: beforehand replay r shows where",  # recorded by an earlier version
+            "diverged: ReplayDiverged: run r: x. Next: beforehand --journal shop.db replay r shows where",
         ),
         (
-            "error: ExceptionGroup: two; the first of them: OperationFailed: it failed. Next: holdfast why r/a",
-            "error: ExceptionGroup: two; the first of them: OperationFailed: it failed. Next: holdfast --journal shop.db why r/a",
+            "error: ExceptionGroup: two; the first of them: OperationFailed: it failed. Next: beforehand why r/a",
+            "error: ExceptionGroup: two; the first of them: OperationFailed: it failed. Next: beforehand --journal shop.db why r/a",
         ),
-        ("paused by ann: holdfast unpause r", "paused by ann: holdfast --journal shop.db unpause r"),
-        ("error: Rejected: refused. Next: holdfast why r", "error: Rejected: refused. Next: holdfast why r"),
-        ("error: OperationFailed: try holdfast ps", "error: OperationFailed: try holdfast ps"),
-        ("which of holdfast show a, holdfast show b?", "which of holdfast show a, holdfast show b?"),
+        ("paused by ann: beforehand unpause r", "paused by ann: beforehand --journal shop.db unpause r"),
+        ("error: Rejected: refused. Next: beforehand why r", "error: Rejected: refused. Next: beforehand why r"),
+        ("error: OperationFailed: try beforehand ps", "error: OperationFailed: try beforehand ps"),
+        ("which of beforehand show a, beforehand show b?", "which of beforehand show a, beforehand show b?"),
     ],
 )
 def test_only_the_last_sentence_of_the_runtime_is_changed(text: str, located: str):
@@ -114,10 +114,10 @@ def test_only_the_last_sentence_of_the_runtime_is_changed(text: str, located: st
 @pytest.mark.parametrize(
     ("text", "facts"),
     [
-        ("error: OperationFailed: it failed. Next: holdfast why r/a", "error: OperationFailed: it failed."),
-        ("paused by ann: holdfast unpause r", "paused by ann"),
-        ("error: Rejected: refused. Next: holdfast why r", "error: Rejected: refused. Next: holdfast why r"),
-        ("approve it? (holdfast answer r/a --yes)", "approve it? (holdfast answer r/a --yes)"),
+        ("error: OperationFailed: it failed. Next: beforehand why r/a", "error: OperationFailed: it failed."),
+        ("paused by ann: beforehand unpause r", "paused by ann"),
+        ("error: Rejected: refused. Next: beforehand why r", "error: Rejected: refused. Next: beforehand why r"),
+        ("approve it? (beforehand answer r/a --yes)", "approve it? (beforehand answer r/a --yes)"),
     ],
 )
 def test_pages_and_notices_leave_out_the_commands_of_the_runtime(text: str, facts: str):
@@ -126,5 +126,5 @@ def test_pages_and_notices_leave_out_the_commands_of_the_runtime(text: str, fact
 
 def test_a_text_that_was_cut_is_kept():
     """Its last sentence may be of the message that was cut."""
-    text = "error: OperationFailed: pay failed: I typed this. Next: holdfast ps ".ljust(500, "x")
+    text = "error: OperationFailed: pay failed: I typed this. Next: beforehand ps ".ljust(500, "x")
     assert located_report(text, OPTED) == text

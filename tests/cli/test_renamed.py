@@ -2,11 +2,11 @@
 
 import pytest
 
-from holdfast.control.code_location import CodeLocation
+from beforehand.control.code_location import CodeLocation
 from tests.cli.lab import Lab
 
 CODE = """
-from holdfast import Run, agent
+from beforehand import Run, agent
 
 @agent(run_id="r-{name}")
 async def kid(run: Run, name: str) -> str:
@@ -16,16 +16,16 @@ async def kid(run: Run, name: str) -> str:
 async def other(run: Run, name: str) -> str:
     return name
 """
-STEP = 'declare it with @agent(name="kid"); holdfast worker FILE.py:NAME'
+STEP = 'declare it with @agent(name="kid"); beforehand worker FILE.py:NAME'
 
 
 @pytest.fixture
-def renamed(holdfast: Lab) -> Lab:
-    holdfast.write("family.py", CODE)
+def renamed(beforehand: Lab) -> Lab:
+    beforehand.write("family.py", CODE)
     for target, name in (("kid", "ann"), ("kid", "ben"), ("other", "cid")):
-        assert holdfast.apart("submit", f"family.py:{target}", f'"{name}"').status == 0
-    holdfast.write("family.py", CODE.replace("kid", "child"))
-    return holdfast
+        assert beforehand.apart("submit", f"family.py:{target}", f'"{name}"').status == 0
+    beforehand.write("family.py", CODE.replace("kid", "child"))
+    return beforehand
 
 
 @pytest.mark.parametrize("code", [("family.py:child", "family.py:other"), ("--program", "family")])
@@ -42,7 +42,7 @@ def test_every_view_says_how_the_queued_runs_go_on(renamed: Lab, view: str):
     assert renamed.apart("worker", "family.py:other", "--once").status == 0
     shown = renamed(*view.split())
     assert STEP in shown.words
-    assert not {"holdfast worker", "Next: holdfast worker"} & {line.strip() for line in shown.lines}
+    assert not {"beforehand worker", "Next: beforehand worker"} & {line.strip() for line in shown.lines}
     if view == "doctor":
         assert "undriven runs of kid in queues" in shown.words
     else:
@@ -79,9 +79,9 @@ def test_queued_runs_whose_file_was_moved_need_the_former_program(renamed: Lab):
         ("print(main)  # main", False),
     ],
 )
-def test_the_code_is_there_if_its_file_may_bind_the_name(holdfast: Lab, code: str, there: bool):
-    (holdfast.directory / "shop").mkdir()
-    holdfast.write("shop/desk.py", code)
-    for target in (f"{holdfast.directory}/shop/desk.py:main", "shop.desk:main"):
-        assert CodeLocation(target, str(holdfast.directory), "desk").exists == there
-    assert CodeLocation("built.desk:main", str(holdfast.directory), "desk").exists
+def test_the_code_is_there_if_its_file_may_bind_the_name(beforehand: Lab, code: str, there: bool):
+    (beforehand.directory / "shop").mkdir()
+    beforehand.write("shop/desk.py", code)
+    for target in (f"{beforehand.directory}/shop/desk.py:main", "shop.desk:main"):
+        assert CodeLocation(target, str(beforehand.directory), "desk").exists == there
+    assert CodeLocation("built.desk:main", str(beforehand.directory), "desk").exists

@@ -1,4 +1,4 @@
-"""`holdfast schedules`: what is declared, when it fires next, and pausing it."""
+"""`beforehand schedules`: what is declared, when it fires next, and pausing it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ schedules:
 
 
 @pytest.fixture
-def lab(holdfast: Lab) -> Lab:
-    holdfast.write("queues.yaml", FILE)
-    holdfast.write("pyproject.toml", '[tool.holdfast]\nqueues = "queues.yaml"\n')
-    holdfast.write(
+def lab(beforehand: Lab) -> Lab:
+    beforehand.write("queues.yaml", FILE)
+    beforehand.write("pyproject.toml", '[tool.beforehand]\nqueues = "queues.yaml"\n')
+    beforehand.write(
         "desk.py",
-        "from holdfast import Run, agent\n\n\n@agent(name='refund_desk')\n"
+        "from beforehand import Run, agent\n\n\n@agent(name='refund_desk')\n"
         "async def desk(run: Run, given: dict[str, str]) -> str:\n    return run.id\n",
     )
-    assert holdfast("worker", "desk.py:desk", "--once").status == 0
-    return holdfast
+    assert beforehand("worker", "desk.py:desk", "--once").status == 0
+    return beforehand
 
 
 def test_schedules_are_listed_with_what_is_known(lab: Lab):
@@ -55,7 +55,7 @@ def test_the_next_firings_are_listed_in_their_order(lab: Lab):
 
 
 def test_the_trace_of_a_wrong_clock_is_listed(lab: Lab):
-    with closing(sqlite3.connect(lab.directory / "holdfast.db")) as journal, journal:
+    with closing(sqlite3.connect(lab.directory / "beforehand.db")) as journal, journal:
         journal.execute("insert into firing values ('leap', 4107495600000, 'leap@2100')")  # 2100-02-28T11:00Z
     assert "leap: a clock was wrong: it has fired for 2100-02-28T11:00:00Z already" in lab("schedules").out
     (one,) = lab("schedules", "list", "leap", "--json").json["schedules"]

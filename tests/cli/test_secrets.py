@@ -7,7 +7,7 @@ from tests.cli.lab import Lab
 
 DESK = """
 import os
-from holdfast import Run, Secret, agent, tool
+from beforehand import Run, Secret, agent, tool
 
 @tool(redact={"card"})
 def charge(card: str, key: Secret) -> dict[str, str]:  # in a thread
@@ -24,21 +24,21 @@ async def desk(run: Run, name: str) -> str:
 """
 
 
-def test_nothing_that_is_secret_is_in_a_file_an_export_or_what_was_printed(holdfast: Lab):
+def test_nothing_that_is_secret_is_in_a_file_an_export_or_what_was_printed(beforehand: Lab):
     given = {"BANK_KEY": secrets.token_hex(12), "CARD": secrets.token_hex(12)}
-    program = holdfast.directory / "shop.py"
+    program = beforehand.directory / "shop.py"
     program.write_text(DESK)
     said: list[str] = []
     for name, more in (("ann", {}), ("raises", {}), ("fails", {"FAILS": "1"})):
-        ran = holdfast.apart("run", "shop.py:desk", f'"{name}"', **given, **more)
+        ran = beforehand.apart("run", "shop.py:desk", f'"{name}"', **given, **more)
         assert ran.status == {"ann": 0, "raises": 1, "fails": 3}[name], ran.err
         commands = (["show", f"r-{name}"], ["why", f"r-{name}/charge#1"], ["export", f"r-{name}", "-o", f"{name}.json"])
         said += [ran.out, ran.err]
         for command in (*commands, ["ps"], ["inbox"]):
-            shown = holdfast(*command)
+            shown = beforehand(*command)
             said += [shown.out, shown.err]
-    files = [path for path in holdfast.directory.iterdir() if path.is_file()]
-    assert {"ann.json", "fails.json", "holdfast.db"} <= {path.name for path in files}
+    files = [path for path in beforehand.directory.iterdir() if path.is_file()]
+    assert {"ann.json", "fails.json", "beforehand.db"} <= {path.name for path in files}
     kept = b"".join(path.read_bytes() for path in files) + "".join(said).encode()
     for value in given.values():
         assert value.encode() not in kept

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast.cli.main import COMMANDS, main
+from beforehand.cli.main import COMMANDS, main
 from tests.tidy.tree import CONSOLE, PACKAGE, ROOT, shown, text_files
 
-SPELLED = re.compile(r"(?:^|[\s`\"'$(|])holdfast ([a-z-]+)((?: (?:(?!\| holdfast)[^`\n\"',;()])*)?)")
+SPELLED = re.compile(r"(?:^|[\s`\"'$(|])beforehand ([a-z-]+)((?: (?:(?!\| beforehand)[^`\n\"',;()])*)?)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 PROSE = [
     path
@@ -19,8 +19,9 @@ PROSE = [
 
 
 def options(command: str, rest: str) -> set[str]:
-    """The options of a command, or of the one below it that is named first."""
-    found = main.get_command(click.Context(main), command)
+    """The options of a command, whose name may have two words, or of the one below it that is named first."""
+    both = " ".join([command, *rest.split()[:1]])
+    found = main.get_command(click.Context(main), both if both in COMMANDS else command)
     assert found is not None
     for word in rest.split():
         below = found.get_command(click.Context(found), word) if isinstance(found, click.Group) else None
@@ -32,7 +33,7 @@ def options(command: str, rest: str) -> set[str]:
 
 def misspelled(text: str) -> list[str]:
     return [
-        f"holdfast {match[1]}{match[2]}"
+        f"beforehand {match[1]}{match[2]}"
         for match in SPELLED.finditer(text)
         if match[1] in COMMANDS and set(OPTION.findall(match[2].partition(" then ")[0])) - options(match[1], match[2])
     ]
@@ -44,6 +45,6 @@ def test_commands_are_spelled_as_they_are(path: Path):
 
 
 def test_a_misspelled_command_is_found():
-    assert misspelled("Next: `holdfast resolve x --hapened`") == ["holdfast resolve x --hapened"]
-    assert misspelled("Next: holdfast resolve x --happened | --did-not-happen") == []
+    assert misspelled("Next: `beforehand resolve x --hapened`") == ["beforehand resolve x --hapened"]
+    assert misspelled("Next: beforehand resolve x --happened") == []
     assert (ROOT / "README.md") in PROSE

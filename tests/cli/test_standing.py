@@ -1,65 +1,65 @@
-"""`holdfast standing`: what is allowed beforehand, what is spent of it, and several processes that spend it at once."""
+"""`beforehand standing`: what is allowed in advance, what is spent of it, and several processes that spend it at once."""
 
 import subprocess
 import sys
 
 import pytest
 
-from holdfast.cli.inputs import read_moment, read_past
-from holdfast.errors import UsageError
+from beforehand.cli.inputs import read_moment, read_past
+from beforehand.errors import UsageError
 from tests.cli.lab import Lab
 from tests.cli.test_inbox import DESK
 
 
-def test_it_is_given_used_listed_and_revoked(holdfast: Lab):
-    holdfast.directory.joinpath("desk.py").write_text(DESK)
-    holdfast("run", "desk.py:desk", '"0"')
-    given = holdfast(
+def test_it_is_given_used_listed_and_revoked(beforehand: Lab):
+    beforehand.directory.joinpath("desk.py").write_text(DESK)
+    beforehand("run", "desk.py:desk", '"0"')
+    given = beforehand(
         "standing", "add", "--tool", "refund", "--where", 'cents <= 9000 && customer == "1"', "--until", "7d",
         "--times", "3", "--amount", "cents", "--total", "20000", "--by", "bea", "--why", "known", "--json",
     ).json  # fmt: skip
     assert (given["tool"], given["by"], given["times"]) == ("refund", "bea", 3)
-    assert holdfast("run", "desk.py:desk", '"1"').out == '"paid 9000 under True"\n'
-    assert f"on the standing permission {given['id']}" in holdfast("show", "refund-1").out
-    assert f"on the standing permission {given['id']}" in holdfast("why", "refund-1/refund#1").out
-    assert holdfast("run", "desk.py:desk", '"2"').status == 3
-    lines = holdfast("standing", "list").lines
+    assert beforehand("run", "desk.py:desk", '"1"').out == '"paid 9000 under True"\n'
+    assert f"on the standing permission {given['id']}" in beforehand("show", "refund-1").out
+    assert f"on the standing permission {given['id']}" in beforehand("why", "refund-1/refund#1").out
+    assert beforehand("run", "desk.py:desk", '"2"').status == 3
+    lines = beforehand("standing", "list").lines
     assert lines[0] == f'{given["id"]}  refund where cents <= 9000 && customer == "1"'
     assert "used 1 of 3 times, 9000 of 20000 cents: known" in lines[1]
-    assert holdfast("standing", "list", "--tool", "other").lines == ["No standing permissions yet."]
-    assert holdfast("standing", "revoke", given["id"], "--by", "cid").lines == [
+    assert beforehand("standing", "list", "--tool", "other").lines == ["No standing permissions yet."]
+    assert beforehand("standing", "revoke", given["id"], "--by", "cid").lines == [
         f"{given['id']} is revoked; it was used 1 times."
     ]
-    assert "it was revoked by cid" in holdfast("standing", "list").out
-    again = holdfast("standing", "revoke", given["id"])
+    assert "it was revoked by cid" in beforehand("standing", "list").out
+    again = beforehand("standing", "revoke", given["id"])
     assert (again.status, "was revoked by cid already" in again.err) == (2, True)
-    unknown = holdfast("standing", "add", "--tool", "refund", "--where", "cent < 5", "--until", "1d")
+    unknown = beforehand("standing", "add", "--tool", "refund", "--where", "cent < 5", "--until", "1d")
     assert (unknown.status, "it uses cent; choose from: cents, customer" in unknown.remarks) == (2, True)
-    assert "Check the name." in holdfast("standing", "add", "--tool", "refnd", "--until", "1d").remarks
-    bad = holdfast("standing", "add", "--tool", "refund", "--until", "soon")
+    assert "Check the name." in beforehand("standing", "add", "--tool", "refnd", "--until", "1d").remarks
+    bad = beforehand("standing", "add", "--tool", "refund", "--until", "soon")
     assert (bad.status, "'soon' is not a time" in bad.err) == (2, True)
 
 
-def test_processes_that_spend_it_at_once_never_overspend_it(holdfast: Lab):
+def test_processes_that_spend_it_at_once_never_overspend_it(beforehand: Lab):
     """Three processes, twelve refunds of 9000, and permission for 40,000 in all: four leave."""
-    holdfast.directory.joinpath("desk.py").write_text(DESK)
-    holdfast("run", "desk.py:desk", '"first"')
-    holdfast(
+    beforehand.directory.joinpath("desk.py").write_text(DESK)
+    beforehand("run", "desk.py:desk", '"first"')
+    beforehand(
         "standing", "add", "--tool", "refund", "--until", "1d", "--amount", "cents", "--total", "40000", "--by", "bea"
     )
     workers: list[subprocess.Popen[bytes]] = []
     for number in range(3):
         names = "".join(f'"{number}-{one}"\n' for one in range(4))
-        holdfast.directory.joinpath(f"inputs-{number}.jsonl").write_text(names)
-        command = [sys.executable, "-m", "holdfast", "run", "desk.py:desk", "--inputs", f"inputs-{number}.jsonl"]
+        beforehand.directory.joinpath(f"inputs-{number}.jsonl").write_text(names)
+        command = [sys.executable, "-m", "beforehand", "run", "desk.py:desk", "--inputs", f"inputs-{number}.jsonl"]
         workers.append(
-            subprocess.Popen(command, cwd=holdfast.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.Popen(command, cwd=beforehand.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         )
     for worker in workers:
         worker.wait(timeout=60)
-    (listed,) = holdfast("standing", "list", "--json").json
+    (listed,) = beforehand("standing", "list", "--json").json
     assert (listed["spent"]["times"], listed["spent"]["sum"]) == (4, 36_000)
-    assert len(holdfast("inbox", "--json").json) == 1 + 12 - 4
+    assert len(beforehand("inbox", "--json").json) == 1 + 12 - 4
 
 
 def test_times_are_read_as_people_write_them():

@@ -1,4 +1,4 @@
-"""`holdfast worker` and runs that stopped while an effect of theirs was unknown."""
+"""`beforehand worker` and runs that stopped while an effect of theirs was unknown."""
 
 from tests.cli.lab import Lab
 
@@ -7,7 +7,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast import Ambiguous, CannotTell, Happened, Operation, Run, Verdict, agent, tool
+from beforehand import Ambiguous, CannotTell, Happened, Operation, Run, Verdict, agent, tool
 
 HERE = Path(__file__).parent
 
@@ -46,26 +46,26 @@ def stopped(lab: Lab) -> None:
     assert lab("worker", "mail.py:clerk", "--once").status == 1
 
 
-def test_a_worker_reads_back_what_a_cancelled_run_left_in_doubt(holdfast: Lab):
-    stopped(holdfast)
-    holdfast.write("sent.txt", "there")
-    before = reads(holdfast)
-    listed = holdfast("ps", "--json").json["runs"][0]
+def test_a_worker_reads_back_what_a_cancelled_run_left_in_doubt(beforehand: Lab):
+    stopped(beforehand)
+    beforehand.write("sent.txt", "there")
+    before = reads(beforehand)
+    listed = beforehand("ps", "--json").json["runs"][0]
     assert (listed["status"], listed["due_ms"] is not None) == ("stopped", True)
-    said = holdfast("worker", "mail.py:clerk", "--once", "--json")
+    said = beforehand("worker", "mail.py:clerk", "--once", "--json")
     assert said.status == 0
     assert said.json["driven"] == [{"run": "mail-ann", "status": "looked at", "reason": "settled: send#1"}]
-    assert holdfast("why", "mail-ann/send#1", "--json").json["phase"] == "succeeded"
-    assert reads(holdfast) == before + 1
-    assert holdfast("worker", "mail.py:clerk", "--once", "--json").json["driven"] == []
-    assert holdfast.world == ["send ann"]
+    assert beforehand("why", "mail-ann/send#1", "--json").json["phase"] == "succeeded"
+    assert reads(beforehand) == before + 1
+    assert beforehand("worker", "mail.py:clerk", "--once", "--json").json["driven"] == []
+    assert beforehand.world == ["send ann"]
 
 
-def test_a_pause_lies_between_two_looks(holdfast: Lab):
-    stopped(holdfast)
-    first = holdfast("worker", "mail.py:clerk", "--once", "--json").json["driven"]
+def test_a_pause_lies_between_two_looks(beforehand: Lab):
+    stopped(beforehand)
+    first = beforehand("worker", "mail.py:clerk", "--once", "--json").json["driven"]
     assert first == [{"run": "mail-ann", "status": "looked at", "reason": "still unknown"}]
-    before = reads(holdfast)
-    assert holdfast("worker", "mail.py:clerk", "--once", "--json").json["driven"] == []
-    assert reads(holdfast) == before
-    assert holdfast.world == ["send ann"]
+    before = reads(beforehand)
+    assert beforehand("worker", "mail.py:clerk", "--once", "--json").json["driven"] == []
+    assert reads(beforehand) == before
+    assert beforehand.world == ["send ann"]

@@ -1,4 +1,4 @@
-"""`holdfast take-over`: the state of a run that was handed to people, and going on in its place."""
+"""`beforehand take-over`: the state of a run that was handed to people, and going on in its place."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.cli.lab import Lab
 DESK = '''
 from datetime import timedelta
 
-from holdfast import Deferred, Key, Run, agent, current_operation, tool
+from beforehand import Deferred, Key, Run, agent, current_operation, tool
 
 
 @tool(idempotency=Key.forever())
@@ -34,10 +34,10 @@ async def desk(run: Run, name: str) -> str:
 
 
 @pytest.fixture
-def handed(holdfast: Lab) -> Lab:
-    holdfast.directory.joinpath("desk.py").write_text(DESK)
-    assert holdfast("run", "desk.py:desk", '"ann"').status == 3
-    return holdfast
+def handed(beforehand: Lab) -> Lab:
+    beforehand.directory.joinpath("desk.py").write_text(DESK)
+    assert beforehand("run", "desk.py:desk", '"ann"').status == 3
+    return beforehand
 
 
 def test_the_state_is_shown(handed: Lab):
@@ -47,7 +47,7 @@ def test_the_state_is_shown(handed: Lab):
     whole = handed("inbox", "--item", "trip-ann/hand_off#1").lines
     assert "why         the agent cannot go on" in whole
     assert '  knows city: "Rome" (the ticket)' in whole
-    assert "  holdfast take-over trip-ann/hand_off#1 --look" in listed
+    assert "  beforehand take-over trip-ann/hand_off#1 --look" in listed
     shown = handed("take-over", "trip-ann/hand_off#1", "--look").lines
     assert shown[:3] == [
         "trip-ann  desk  suspended",
@@ -57,7 +57,7 @@ def test_the_state_is_shown(handed: Lab):
     assert '  knows city: "Rome" (the ticket)' in shown
     assert '  knows seat: "7A" (book)' in shown
     (did,) = [line for line in shown if line.startswith("  did ")]
-    assert did.startswith("  did trip-ann/book#1 (book), under the key hf-")
+    assert did.startswith("  did trip-ann/book#1 (book), under the key bh-")
     assert '  open: trip-ann/visa#1 is awaiting {"city":"Rome"}' in shown
     assert "  waits: trip-ann/hand_off#1" in shown
     assert "to travel: the airline wants a signature" in handed("show", "trip-ann").words
@@ -95,7 +95,7 @@ def test_a_run_that_cannot_go_on_is_in_the_inbox_and_is_taken_over(handed: Lab):
     assert handed.apart("resume", "trip-ann").status == 4
     listed = handed("inbox").lines
     assert listed[0].startswith("handoff  trip-ann")
-    assert "  holdfast resume trip-ann" in listed
+    assert "  beforehand resume trip-ann" in listed
     whole = handed("inbox", "--item", "trip-ann").lines
     assert '- recorded: book {"city":"Rome"}' in whole
     assert '+ now:      book {"city":"Lisbon"}' in whole

@@ -1,12 +1,12 @@
-"""`holdfast tell`: a person changes their mind, and the run hears it before it writes."""
+"""`beforehand tell`: a person changes their mind, and the run hears it before it writes."""
 
 import pytest
 
 from tests.cli.lab import Lab
 
 DESK = '''
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import Interrupted
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import Interrupted
 
 
 @tool(gate="true", idempotency=Key.forever())
@@ -29,17 +29,17 @@ async def desk(run: Run, name: str) -> str:
 
 
 @pytest.fixture
-def asked(holdfast: Lab) -> Lab:
-    holdfast.directory.joinpath("desk.py").write_text(DESK)
-    assert holdfast("run", "desk.py:desk", '"ann"').status == 3
-    return holdfast
+def asked(beforehand: Lab) -> Lab:
+    beforehand.directory.joinpath("desk.py").write_text(DESK)
+    assert beforehand("run", "desk.py:desk", '"ann"').status == 3
+    return beforehand
 
 
 def test_a_fact_changes_what_is_asked_and_sent(asked: Lab):
     said = asked("tell", "trip-ann", "I wanted LaGuardia", "--fact", "airport=LGA", "--by", "ann")
     assert said.lines == [
         "trip-ann has the message on record. Its code receives it before its next write.",
-        "Next: holdfast resume trip-ann",
+        "Next: beforehand resume trip-ann",
     ]
     assert "its code has not received it" in asked("show", "trip-ann").words
     assert asked("resume", "trip-ann").status == 3
@@ -72,14 +72,14 @@ def test_what_says_nothing_is_refused(asked: Lab):
     assert asked("tell", "trip-bob", "hello").status == 2
 
 
-def test_a_message_that_nobody_heard_is_shown(holdfast: Lab):
-    holdfast.directory.joinpath("desk.py").write_text(
+def test_a_message_that_nobody_heard_is_shown(beforehand: Lab):
+    beforehand.directory.joinpath("desk.py").write_text(
         DESK.replace("while True", "await run.wait_for('go')\n    while True")
     )
-    assert holdfast("run", "desk.py:desk", '"ann"').status == 3
-    assert holdfast("tell", "trip-ann", "hello", "--by", "ann").status == 0
-    assert holdfast("resume", "trip-ann").status == 1
-    shown = holdfast("show", "trip-ann").words
+    assert beforehand("run", "desk.py:desk", '"ann"').status == 3
+    assert beforehand("tell", "trip-ann", "hello", "--by", "ann").status == 0
+    assert beforehand("resume", "trip-ann").status == 1
+    shown = beforehand("show", "trip-ann").words
     assert "heard ann: hello" in shown
     assert "stopped error: Interrupted: ann told run trip-ann: hello" in shown
 
@@ -88,8 +88,8 @@ HEART = '''
 import asyncio
 import sys
 from pathlib import Path
-from holdfast import Run, agent, tool
-from holdfast.errors import Interrupted
+from beforehand import Run, agent, tool
+from beforehand.errors import Interrupted
 
 
 @tool
@@ -112,23 +112,23 @@ async def heart(run: Run, name: str) -> str:
 '''
 
 
-def _beats(holdfast: Lab) -> int:
+def _beats(beforehand: Lab) -> int:
     """How many beats were sent; the one that hears the message is not."""
-    entries = holdfast("show", "heart-ann", "--json").json["entries"]
+    entries = beforehand("show", "heart-ann", "--json").json["entries"]
     return sum(one.get("step", "").startswith("beat#") and one["status"] != "cancelled" for one in entries)
 
 
-def test_when_the_command_returns_a_run_in_another_process_begins_nothing_more(holdfast: Lab):
-    holdfast.write("heart.py", HEART)
-    running = holdfast.start("run", "heart.py:heart", '"ann"')
+def test_when_the_command_returns_a_run_in_another_process_begins_nothing_more(beforehand: Lab):
+    beforehand.write("heart.py", HEART)
+    running = beforehand.start("run", "heart.py:heart", '"ann"')
     assert running.stderr is not None
     assert running.stderr.readline() == "beat\n"
-    said = holdfast("tell", "heart-ann", "enough", "--stop", "--by", "bea")
-    begun = _beats(holdfast)
+    said = beforehand("tell", "heart-ann", "enough", "--stop", "--by", "bea")
+    begun = _beats(beforehand)
     assert said.lines == [
         "heart-ann has the message on record.",
         "Its process has taken it: no new write begins before its code has received it.",
     ]
     out, err = running.communicate(timeout=30)
     assert (out, running.returncode) == ('"bea said enough"\n', 0), err
-    assert begun == _beats(holdfast) == len(holdfast.world)
+    assert begun == _beats(beforehand) == len(beforehand.world)

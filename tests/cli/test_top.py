@@ -1,4 +1,4 @@
-"""`holdfast top`: one frame in a pipe, and a live view in a terminal that leaves it as it was."""
+"""`beforehand top`: one frame in a pipe, and a live view in a terminal that leaves it as it was."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
+from beforehand import Beforehand, Run, agent
 from tests.cli.lab import Lab
 from tests.cli.terminal import Terminal
 
@@ -15,8 +15,8 @@ DESK = """
 from dataclasses import dataclass
 from datetime import timedelta
 
-from holdfast import Run, agent, tool
-from holdfast.policies import Gate
+from beforehand import Run, agent, tool
+from beforehand.policies import Gate
 
 
 @dataclass
@@ -71,7 +71,7 @@ def test_one_frame_says_what_is_open_and_what_to_type(lab: Lab):
     assert "! waiting for people: 2 approvals; the oldest for" in said.out
     assert "by anna: the bank is closed" in said.words
     assert "! tool pay is paused: too dear" in said.out
-    for typed in ("holdfast inbox", "holdfast queues resume default", "holdfast unpause --tool pay"):
+    for typed in ("beforehand inbox", "beforehand queues resume default", "beforehand unpause --tool pay"):
         assert f"  {typed}" in said.lines
         assert lab(*typed.split()[1:]).status == 0
     assert max(map(len, said.lines)) <= 80
@@ -86,7 +86,7 @@ def test_a_program_gets_the_same_as_a_document(lab: Lab):
     assert frame["agents"] == [{"agent": "desk", "runs": {"queued": 1, "suspended": 2}}]
     assert (frame["spent"]["calls"], frame["spent"]["cost"]) == (2, {"USD": "0.00036"})
     assert [one["queue"] for one in frame["queues"]] == ["default"]
-    assert [one["command"] for one in frame["attention"]] == ["holdfast worker", "holdfast inbox"]
+    assert [one["command"] for one in frame["attention"]] == ["beforehand worker", "beforehand inbox"]
 
 
 def test_the_process_that_drives_a_run_is_listed(lab: Lab):
@@ -96,7 +96,7 @@ def test_the_process_that_drives_a_run_is_listed(lab: Lab):
         return [[one["pid"], one["runs"], int(one["gone"])] for one in frame["processes"]]
 
     async def seen() -> list[list[int]]:
-        async with Holdfast(lab.journal, agents=[looks]) as app:
+        async with Beforehand(lab.journal, agents=[looks]) as app:
             return await app.run(looks, "eve")
 
     assert asyncio.run(asyncio.wait_for(seen(), 60)) == [[os.getpid(), 1, 0]]

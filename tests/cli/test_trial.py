@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from holdfast.testing.faults import WORDS
-from holdfast.testing.trial.faults import KINDS, FaultKind
+from beforehand.testing.faults import WORDS
+from beforehand.testing.trial.faults import KINDS, FaultKind
 from tests.cli.lab import DESK, Lab
 
 # A service that dedupes on the key, kept in memory so that each run can begin with an empty one.
@@ -18,7 +18,7 @@ SHOP = '''
 import asyncio
 from datetime import timedelta
 
-from holdfast import Key, Run, agent, current_operation, tool
+from beforehand import Key, Run, agent, current_operation, tool
 
 BOOKS: dict[str, str] = {}
 FLAKY = []
@@ -103,7 +103,7 @@ import asyncio
 from datetime import timedelta
 from urllib.request import urlopen
 
-from holdfast import Key, Run, agent, current_operation, tool
+from beforehand import Key, Run, agent, current_operation, tool
 
 
 async def ask(what: str) -> str:
@@ -175,10 +175,10 @@ def slow() -> Iterator[ThreadingHTTPServer]:
 
 
 @pytest.fixture
-def shop(holdfast: Lab) -> Lab:
-    holdfast.write("shop.py", SHOP)
-    holdfast.write("cases.jsonl", '"A-1"\n"A-2"\n')
-    return holdfast
+def shop(beforehand: Lab) -> Lab:
+    beforehand.write("shop.py", SHOP)
+    beforehand.write("cases.jsonl", '"A-1"\n"A-2"\n')
+    return beforehand
 
 
 def test_a_careful_agent_passes_under_every_fault(shop: Lab):
@@ -198,7 +198,7 @@ def test_a_careful_agent_passes_under_every_fault(shop: Lab):
 
 
 READ_BACK = """
-from holdfast import DidNotHappen, Happened, Operation, Verdict
+from beforehand import DidNotHappen, Happened, Operation, Verdict
 SENT: list[str] = []
 
 
@@ -241,6 +241,30 @@ def test_a_tool_that_can_be_read_back_passes_under_each_fault_and_happens_once(s
     assert done
 
 
+LOCKED = """
+LOCK = asyncio.Lock()
+
+
+@tool(idempotency=Key.forever(), timeout=timedelta(seconds=2))
+async def locked(order: str) -> str:
+    async with LOCK:
+        await asyncio.sleep(0.05)
+    return order
+
+
+@agent(run_id="both-{order}", tools=[locked, pay])
+async def both(run: Run, order: str) -> list[str]:
+    return await asyncio.gather(locked(order), pay(order))
+"""
+
+
+def test_a_crash_gives_back_the_locks_that_the_next_process_uses_too(shop: Lab):
+    shop.write("locked.py", SHOP + LOCKED)
+    found = shop("trial", "locked.py:both", *MAILED[1:3], "--repeat", "4", "--faults", "crashes", "--json").json
+    assert found["failures"] == []
+    assert sum(run["effects"] == ["pay", "locked"] for run in found["runs"] if run["faults"]) > 0
+
+
 def test_a_request_that_is_delivered_twice_needs_a_system_that_dedupes(shop: Lab):
     shop.write("mail.py", SHOP + READ_BACK)
     mailed = shop("trial", *MAILED, "--faults", "duplicates", "--json").json
@@ -258,7 +282,7 @@ def test_a_careless_one_is_found_out_and_the_command_repeats_it(shop: Lab):
     assert plain["curve"][0] == 1 > faults["curve"][0] > faults["curve"][-1]
     (group, *_) = found["failures"]
     assert "tell#1" in group["reason"]
-    again = shop(*group["command"].removeprefix("holdfast ").split(), "--json")
+    again = shop(*group["command"].removeprefix("beforehand ").split(), "--json")
     assert again.status == 1
     (repeated,) = again.json["failures"]
     assert (repeated["reason"], repeated["faults"]) == (group["reason"], group["faults"])
@@ -270,7 +294,7 @@ def test_the_table_the_reasons_and_the_page(shop: Lab):
     assert said.status == 1
     assert re.search(r"^ +pass\^1 +pass\^2 +pass\^3 +pass\^4 +runs passed$", said.out, re.MULTILINE)
     assert re.search(r"^without faults +100% +100% +100% +100% +8 of 8$", said.out, re.MULTILINE)
-    assert "again: holdfast trial shop.py:careless" in said.out
+    assert "again: beforehand trial shop.py:careless" in said.out
     assert all(len(line) <= 80 for line in said.out.splitlines())
     again = re.search(r"again: ((?:.*\\\n)*.*)", said.out)
     assert again is not None

@@ -10,7 +10,7 @@ from tests.cli.lab import Lab
 
 WAITING = """
 import asyncio, sys
-from holdfast import Run, agent, tool
+from beforehand import Run, agent, tool
 
 
 @tool
@@ -28,10 +28,10 @@ async def stuck(run: Run, order: str) -> None:
 
 
 @pytest.fixture
-def waiting(holdfast: Lab) -> Lab:
-    holdfast.write("waiting.py", WAITING)
-    holdfast.write("cases.jsonl", '"A-1"\n"A-2"\n')
-    return holdfast
+def waiting(beforehand: Lab) -> Lab:
+    beforehand.write("waiting.py", WAITING)
+    beforehand.write("cases.jsonl", '"A-1"\n"A-2"\n')
+    return beforehand
 
 
 def test_an_interrupted_trial_reports_what_was_finished(waiting: Lab):

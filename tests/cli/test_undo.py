@@ -11,11 +11,11 @@ TRIP = Path(__file__).resolve().parents[2] / "examples" / "trip.py"
 
 
 @pytest.fixture
-def trips(holdfast: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    monkeypatch.setenv("TRIP_WORLD", str(holdfast.directory / "world"))
+def trips(beforehand: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setenv("TRIP_WORLD", str(beforehand.directory / "world"))
     given = json.dumps({"id": "17", "origin": "SFO", "city": "Lisbon", "nights": 3})
-    assert holdfast("run", f"{TRIP}:book_trip", given).status == 0
-    return holdfast
+    assert beforehand("run", f"{TRIP}:book_trip", given).status == 0
+    return beforehand
 
 
 def status_of(lab: Lab) -> dict[str, str]:
@@ -51,7 +51,7 @@ def test_what_is_undone_is_not_undone_again_and_the_command_ends_alike(trips: La
     story = trips("show", "trip-17").out
     again = trips("undo", "trip-17")
     assert (first.status, first.out) == (again.status, again.out) == (0, first.out)
-    assert first.lines[-1] == "trip-17 is undone."
+    assert first.lines[-1] == "trip-17 is undone, but for 1 effect."
     assert trips("show", "trip-17").out == story, "nothing was added"
     for _ in range(2):
         resumed = trips("resume", "trip-17")
@@ -73,3 +73,28 @@ def test_orders_that_make_no_sense_are_refused(trips: Lab, arguments: tuple[str,
     said = trips(*arguments)
     assert said.status == 2
     assert reason in said.err
+
+
+MAILS = """
+from beforehand import Run, agent, tool
+
+@tool
+def mail(to: str) -> str:
+    return to
+
+@agent(run_id="mail-{to}", tools=[mail])
+async def desk(run: Run, to: str) -> str:
+    return await mail(to) if to != "nobody" else to
+"""
+
+
+def test_where_nothing_can_be_undone_it_says_so_and_keeps_the_status(beforehand: Lab):
+    beforehand.write("desk.py", MAILS)
+    for to, known in (("ann", "stays: mail-ann/mail#1"), ("nobody", "it has no effects")):
+        assert beforehand("run", "desk.py:desk", json.dumps(to)).status == 0
+        said = beforehand("undo", f"mail-{to}", "--by", "bea")
+        assert (said.status, said.out) == (1, "")
+        assert f"nothing of run mail-{to} can be undone" in said.err
+        assert known in said.err
+        assert beforehand("undo", f"mail-{to}", "--dry-run").status == 0
+    assert {one["status"] for one in beforehand("ps", "--json").json["runs"]} == {"completed"}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.inspect.ledger_kinds import KINDS
-from holdfast.journal.entry_codec import REFUSED
-from holdfast.journal.port import LeaseGranted, Post, RunChange, Write
-from holdfast.journal.run_log import beginning
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.model.records import Record
+from beforehand.inspect.ledger_kinds import KINDS
+from beforehand.journal.entry_codec import REFUSED
+from beforehand.journal.port import LeaseGranted, Post, RunChange, Write
+from beforehand.journal.run_log import beginning
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.model.records import Record
 from tests.cli.lab import Lab
 
 
@@ -50,41 +50,45 @@ def spoil(path: Path, bodies: dict[str, bytes], posts: list[Post]) -> None:
     asyncio.run(main())
 
 
-def test_a_record_that_cannot_be_read_stops_its_run_and_no_other(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="lost")).status == 3
-    spoil(holdfast.directory / "holdfast.db", BODIES, [])
-    worked = holdfast("worker", "desk.py:desk", "--once")
+def test_a_record_that_cannot_be_read_stops_its_run_and_no_other(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1")).status == 0
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2", mode="lost")).status == 3
+    spoil(beforehand.directory / "beforehand.db", BODIES, [])
+    worked = beforehand("worker", "desk.py:desk", "--once")
     assert worked.status == 1, "it names the runs that it could not drive, and drives the others"
     assert all(f"bad-{name}" in worked.err for name in BODIES)
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("3")).status == 0, "other runs begin"
-    rows = {row["run"]: row for row in holdfast("ps", "--limit", "200", "--json").json["runs"]}
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("3")).status == 0, "other runs begin"
+    rows = {row["run"]: row for row in beforehand("ps", "--limit", "200", "--json").json["runs"]}
     for name in BODIES:
         row = rows[f"bad-{name}"]
         assert (row["status"], row["reason"][:11]) == ("stopped", "unreadable:"), row
     assert rows["ticket-1"]["status"] == rows["ticket-3"]["status"] == "completed"
 
-    asked = {item["item"]: item for item in holdfast("inbox", "--json").json}
+    asked = {item["item"]: item for item in beforehand("inbox", "--json").json}
     assert {item for item, one in asked.items() if one["kind"] == "unreadable"} == {f"bad-{name}" for name in BODIES}
-    assert asked["bad-a-number"]["answers"] == ["holdfast verify", "holdfast doctor", "holdfast resume bad-a-number"]
+    assert asked["bad-a-number"]["answers"] == [
+        "beforehand verify",
+        "beforehand doctor",
+        "beforehand resume bad-a-number",
+    ]
     assert "ticket-2/restock#1" in asked, "what others are asked is asked as before"
-    listed = holdfast("inbox", "--limit", "200").out
+    listed = beforehand("inbox", "--limit", "200").out
     assert "ticket-2/restock#1" in listed
     assert "unreadable bad-a-number" in listed
 
-    doctor = holdfast("doctor", "--json")
+    doctor = beforehand("doctor", "--json")
     assert {text.partition(":")[0] for text in doctor.json["journal"]["unreadable"]} == {f"bad-{n}" for n in BODIES}
-    rebuilt = holdfast("doctor", "--rebuild", "--json")
+    rebuilt = beforehand("doctor", "--rebuild", "--json")
     assert (rebuilt.status, rebuilt.json["rebuilt"]["busy"]) == (0, [])
-    stopped = holdfast("ps", "--status", "stopped", "--limit", "200", "--json").json["runs"]
+    stopped = beforehand("ps", "--status", "stopped", "--limit", "200", "--json").json["runs"]
     assert {f"bad-{name}" for name in BODIES} <= {row["run"] for row in stopped}
 
     for command in (("show", "bad-a-number"), ("resume", "bad-a-number"), ("cancel", "bad-a-number")):
-        said = holdfast(*command)
+        said = beforehand(*command)
         assert (said.status, "cannot be read" in said.err) == (1, True), said
     for command in ("figures", "pending", "verify"):
-        assert holdfast(command).status in {0, 4}
-    resolved = holdfast("resolve", "ticket-2/restock#1", "--happened", "--result", "null")
+        assert beforehand(command).status in {0, 4}
+    resolved = beforehand("resolve", "ticket-2/restock#1", "--happened", "--result", "null")
     assert resolved.status == 0, resolved
 
 
@@ -101,52 +105,52 @@ def streams() -> list[str]:
 
 
 @pytest.mark.parametrize("body", BAD)
-def test_a_ledger_entry_that_cannot_be_read_is_set_aside(holdfast: Lab, body: bytes):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
-    spoil(holdfast.directory / "holdfast.db", {}, [Post(stream, "", body) for stream in streams()])
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 0, "the journal opens, and runs go on"
-    assert holdfast("worker", "desk.py:desk", "--once").status == 0
-    assert "ticket-1/restock#1" in holdfast("inbox").out
+def test_a_ledger_entry_that_cannot_be_read_is_set_aside(beforehand: Lab, body: bytes):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="lost")).status == 3
+    spoil(beforehand.directory / "beforehand.db", {}, [Post(stream, "", body) for stream in streams()])
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2")).status == 0, "the journal opens, and runs go on"
+    assert beforehand("worker", "desk.py:desk", "--once").status == 0
+    assert "ticket-1/restock#1" in beforehand("inbox").out
     for command in ("ps", "figures", "pending", "webhooks", "notices"):
-        said = holdfast(command)
+        said = beforehand(command)
         assert said.status == 0, (command, said)
-    assert holdfast("doctor", "--rebuild").status == 0
-    named = holdfast("doctor", "--json").json["journal"]["refused_entries"]
+    assert beforehand("doctor", "--rebuild").status == 0
+    named = beforehand("doctor", "--json").json["journal"]["refused_entries"]
     unnamed = [stream for stream in streams() if not any(f"({stream})" in text for text in named)]
     assert set(unnamed) <= {"journal", "sign-in/other", "links/other"}, "those hold any text by name"
 
 
-def test_commands_after_one_that_cannot_be_read_are_applied(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
-    spoil(holdfast.directory / "holdfast.db", {}, [Post("run/ticket-1", "", b'{"word":"cancel","by":null}')])
-    assert holdfast("resolve", "ticket-1/restock#1", "--happened", "--result", "null").status == 0
-    assert holdfast("resume", "ticket-1", "--agent", "desk.py:desk").status == 0
-    story = holdfast("show", "ticket-1").words
+def test_commands_after_one_that_cannot_be_read_are_applied(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="lost")).status == 3
+    spoil(beforehand.directory / "beforehand.db", {}, [Post("run/ticket-1", "", b'{"word":"cancel","by":null}')])
+    assert beforehand("resolve", "ticket-1/restock#1", "--happened", "--result", "null").status == 0
+    assert beforehand("resume", "ticket-1", "--agent", "desk.py:desk").status == 0
+    story = beforehand("show", "ticket-1").words
     assert "unreadable" in story
     assert "cannot be read" in story
 
 
-def test_a_tool_whose_pause_cannot_be_read_is_paused_until_it_is_unpaused(holdfast: Lab):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
-    spoil(holdfast.directory / "holdfast.db", {}, [Post("pause/refund", "", b'{"word":"pause","by":null}')])
-    assert "refund" in holdfast("doctor", "--json").json["journal"]["paused_tools"]
-    assert holdfast("unpause", "--tool", "refund").status == 0
-    assert "Unreadable and skipped: 1 ledger entry" in holdfast("inbox").err
-    assert holdfast("doctor", "--json").json["journal"]["paused_tools"] == {}
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 0
+def test_a_tool_whose_pause_cannot_be_read_is_paused_until_it_is_unpaused(beforehand: Lab):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1")).status == 0
+    spoil(beforehand.directory / "beforehand.db", {}, [Post("pause/refund", "", b'{"word":"pause","by":null}')])
+    assert "refund" in beforehand("doctor", "--json").json["journal"]["paused_tools"]
+    assert beforehand("unpause", "--tool", "refund").status == 0
+    assert "Unreadable and skipped: 1 ledger entry" in beforehand("inbox").err
+    assert beforehand("doctor", "--json").json["journal"]["paused_tools"] == {}
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2")).status == 0
 
 
 @pytest.mark.parametrize("waits", ["[7]", "{", '[{"kind":"approval","due":"soon"}]'])
-def test_a_spoilt_entry_of_the_listing_is_asked_about_until_it_is_rebuilt(holdfast: Lab, waits: str):
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
-    assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="lost")).status == 3
-    with sqlite3.connect(holdfast.directory / "holdfast.db") as journal:
+def test_a_spoilt_entry_of_the_listing_is_asked_about_until_it_is_rebuilt(beforehand: Lab, waits: str):
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="lost")).status == 3
+    assert beforehand("run", "desk.py:desk", beforehand.ticket("2", mode="lost")).status == 3
+    with sqlite3.connect(beforehand.directory / "beforehand.db") as journal:
         journal.execute("update run set waits = ? where name = 'ticket-1'", (waits,))
     journal.close()
-    asked = {item["item"]: item["kind"] for item in holdfast("inbox", "--json").json}
+    asked = {item["item"]: item["kind"] for item in beforehand("inbox", "--json").json}
     assert asked == {"ticket-1": "unreadable", "ticket-2/restock#1": "review"}
-    assert holdfast("top", "--once").status == 0
-    rebuilt = holdfast("doctor", "--rebuild", "--json")
+    assert beforehand("top", "--once").status == 0
+    rebuilt = beforehand("doctor", "--rebuild", "--json")
     assert (rebuilt.status, rebuilt.json["rebuilt"]["changed"]) == (0, ["ticket-1"])
-    asked = {item["item"]: item["kind"] for item in holdfast("inbox", "--json").json}
+    asked = {item["item"]: item["kind"] for item in beforehand("inbox", "--json").json}
     assert asked == {"ticket-1/restock#1": "review", "ticket-2/restock#1": "review"}

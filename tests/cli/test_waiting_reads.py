@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.journal import backends
-from holdfast.journal.port import LedgerEntry, Reader
-from holdfast.journal.sqlite.backend import SqliteFiles
-from holdfast.journal.sqlite.reader import SqliteReader
+from beforehand.journal import backends
+from beforehand.journal.port import LedgerEntry, Reader
+from beforehand.journal.sqlite.backend import SqliteFiles
+from beforehand.journal.sqlite.reader import SqliteReader
 from tests.cli.lab import Lab
 
 READING = [
@@ -83,9 +83,9 @@ def waiting(asking: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
 @pytest.mark.parametrize("command", READING, ids=" ".join)
 def test_a_command_that_reads_says_the_same_where_reads_wait(waiting: Lab, command: tuple[str, ...]):
     plain = waiting(*command)
-    found = waiting(*command, "--journal", "waiting://holdfast.db")
+    found = waiting(*command, "--journal", "waiting://beforehand.db")
     assert found.status == plain.status, found.err
-    named = (found.out + found.err).replace("--journal waiting://holdfast.db ", "")
+    named = (found.out + found.err).replace("--journal waiting://beforehand.db ", "")
     if command != ("heads",):  # which has the moment in it
         assert worded(named) == worded(plain.out + plain.err)
 
@@ -99,4 +99,4 @@ def test_the_test_above_does_wait(waiting: Lab):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(WaitingFiles, "reads_wait", False)
         with pytest.raises(RuntimeError, match="needs a loop"):
-            waiting("inbox", "--journal", "waiting://holdfast.db")
+            waiting("inbox", "--journal", "waiting://beforehand.db")

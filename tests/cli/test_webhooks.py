@@ -1,4 +1,4 @@
-"""`holdfast webhooks`, and a worker that sends to a real receiver."""
+"""`beforehand webhooks`, and a worker that sends to a real receiver."""
 
 import asyncio
 import base64
@@ -8,18 +8,17 @@ import subprocess
 import threading
 from datetime import UTC, datetime
 
-import msgspec
 import pytest
 from standardwebhooks import Webhook
 
-from holdfast import Holdfast
-from holdfast.inspect.monitors.passes import ANNOUNCED, JudgedFindings
-from holdfast.inspect.monitors.rules import SilentFailure
+from beforehand import Beforehand
+from beforehand.inspect.monitors.findings import record_findings
+from beforehand.inspect.monitors.rules import SilentFailure
 from tests.cli.lab import Lab
 from tests.unit.webhooks.receiver import receiving
 
 GREET = """
-from holdfast import Run, agent
+from beforehand import Run, agent
 
 @agent(run_id="r-{name}", tools=[])
 async def greet(run: Run, name: str) -> str:
@@ -34,71 +33,70 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> str:
     return value
 
 
-def test_a_worker_tells_what_happened_and_the_listing_says_so(holdfast: Lab, secret: str):
-    holdfast.write("desk.py", GREET)
+def test_a_worker_tells_what_happened_and_the_listing_says_so(beforehand: Lab, secret: str):
+    beforehand.write("desk.py", GREET)
     with receiving() as ops:
-        added = holdfast("webhooks", "add", "ops", ops.url, "--secret-env", "OPS_SECRET", "--private")
+        added = beforehand("webhooks", "add", "ops", ops.url, "--secret-env", "OPS_SECRET", "--private")
         assert added.lines[0] == f"ops  {ops.url}  enabled"
-        assert holdfast("run", "desk.py:greet", '"ann"').status == 0
+        assert beforehand("run", "desk.py:greet", '"ann"').status == 0
         assert ops.came == []
-        assert holdfast("worker", "desk.py:greet", "--once", "--private-webhooks").status == 0
+        assert beforehand("worker", "desk.py:greet", "--once", "--private-webhooks").status == 0
     ((headers, body),) = ops.came
     at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
     assert headers["webhook-signature"] == Webhook(secret).sign(headers["webhook-id"], at, body.decode())
     assert json.loads(body)["data"]["run"] == "r-ann"
-    (listed,) = holdfast("webhooks", "--json").json["webhooks"]
+    (listed,) = beforehand("webhooks", "--json").json["webhooks"]
     assert (listed["delivered"], listed["waiting"], listed["given_up"]) == (1, [], [])
-    assert "1 notice delivered, 0 on the way, 0 given up" in holdfast("webhooks").out
-    assert [one["run"] for one in holdfast("ps", "--json").json["runs"]] == ["r-ann"]
-    sender, _ = (one["run"] for one in holdfast("ps", "--json", "--all").json["runs"])
-    assert holdfast("resume", sender).json == "taken: 204"
+    assert "1 notice delivered, 0 on the way, 0 given up" in beforehand("webhooks").out
+    assert [one["run"] for one in beforehand("ps", "--json").json["runs"]] == ["r-ann"]
+    sender, _ = (one["run"] for one in beforehand("ps", "--json", "--all").json["runs"])
+    assert beforehand("resume", sender).json == "taken: 204"
 
 
-def test_a_worker_announces_findings(holdfast: Lab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("holdfast.cli.worker._WATCH_EVERY_MS", 0)
-    holdfast.write("desk.py", GREET)
-    over = SilentFailure("queue", "greet", 1, "1 run waits", ["r-ann waits"], "holdfast queues", "77aa00ff", 1)
+def test_a_worker_announces_findings(beforehand: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("beforehand.cli.worker._WATCH_EVERY_MS", 0)
+    beforehand.write("desk.py", GREET)
+    over = SilentFailure("queue", "greet", 1, "1 run waits", ["r-ann waits"], "beforehand queues", "77aa00ff", 1)
 
     async def announced() -> None:
-        async with Holdfast(holdfast.journal, agents=[]) as app:
-            note = msgspec.json.encode(JudgedFindings(1, [over], {over.id: 1}))
-            await app.engine.journal.put_hint(ANNOUNCED, note, None)
+        async with Beforehand(beforehand.journal, agents=[]) as app:
+            await record_findings(app.engine.journal, app.engine.outbox, [over], 1)
 
     asyncio.run(announced())
     with receiving() as ops:
         words = ("--secret-env", "OPS_SECRET", "--private", "--on", "finding.ended")
-        assert holdfast("webhooks", "add", "ops", ops.url, *words).status == 0
+        assert beforehand("webhooks", "add", "ops", ops.url, *words).status == 0
         for _ in range(2):  # one announces it, the next one sends it
-            assert holdfast("worker", "desk.py:greet", "--once", "--private-webhooks").status == 0
+            assert beforehand("worker", "desk.py:greet", "--once", "--private-webhooks").status == 0
     ((_, body),) = ops.came
     assert json.loads(body)["data"]["id"] == over.id
 
 
-def test_orders_about_endpoints_that_cannot_be_are_refused(holdfast: Lab, monkeypatch: pytest.MonkeyPatch):
-    inside = holdfast("webhooks", "add", "ops", "https://127.0.0.1/", "--secret-env", "OPS_SECRET")
+def test_orders_about_endpoints_that_cannot_be_are_refused(beforehand: Lab, monkeypatch: pytest.MonkeyPatch):
+    inside = beforehand("webhooks", "add", "ops", "https://127.0.0.1/", "--secret-env", "OPS_SECRET")
     assert (inside.status, "is a private or unencrypted address" in inside.err) == (2, True)
     monkeypatch.setenv("EMPTY", "")
-    unsigned = holdfast("webhooks", "add", "ops", "https://example.com/", "--secret-env", "EMPTY")
+    unsigned = beforehand("webhooks", "add", "ops", "https://example.com/", "--secret-env", "EMPTY")
     assert (unsigned.status, "holds no webhook secret" in unsigned.err) == (2, True)
-    assert holdfast("webhooks", "enable", "ops").status == 2
-    assert holdfast("webhooks", "enable").status == 2
-    assert holdfast("webhooks").lines == ["No endpoint is registered."]
+    assert beforehand("webhooks", "enable", "ops").status == 2
+    assert beforehand("webhooks", "enable").status == 2
+    assert beforehand("webhooks").lines == ["No endpoint is registered."]
 
 
-def test_an_endpoint_is_disabled_enabled_and_removed_by_name(holdfast: Lab):
-    holdfast("webhooks", "add", "ops", "https://example.com/", "--secret-env", "OPS_SECRET", "--on", "run.stopped")
-    disabled = holdfast("webhooks", "disable", "ops", "--why", "on holiday", "--by", "bea").lines
+def test_an_endpoint_is_disabled_enabled_and_removed_by_name(beforehand: Lab):
+    beforehand("webhooks", "add", "ops", "https://example.com/", "--secret-env", "OPS_SECRET", "--on", "run.stopped")
+    disabled = beforehand("webhooks", "disable", "ops", "--why", "on holiday", "--by", "bea").lines
     assert disabled[0] == "ops  https://example.com/  disabled: on holiday"
-    assert holdfast("webhooks", "enable", "ops").lines[0].endswith("enabled")
-    assert holdfast("webhooks", "--json").json["webhooks"][0]["kinds"] == ["run.stopped"]
-    assert holdfast("webhooks", "remove", "ops").lines == ["No endpoint is registered."]
+    assert beforehand("webhooks", "enable", "ops").lines[0].endswith("enabled")
+    assert beforehand("webhooks", "--json").json["webhooks"][0]["kinds"] == ["run.stopped"]
+    assert beforehand("webhooks", "remove", "ops").lines == ["No endpoint is registered."]
 
 
-def test_a_worker_that_is_killed_while_it_sends_is_followed_by_one_that_sends_the_same(holdfast: Lab):
-    holdfast.write("desk.py", GREET)
+def test_a_worker_that_is_killed_while_it_sends_is_followed_by_one_that_sends_the_same(beforehand: Lab):
+    beforehand.write("desk.py", GREET)
     with receiving() as ops:
-        holdfast("webhooks", "add", "ops", ops.url, "--secret-env", "OPS_SECRET", "--private")
-        holdfast("run", "desk.py:greet", '"ann"')
+        beforehand("webhooks", "add", "ops", ops.url, "--secret-env", "OPS_SECRET", "--private")
+        beforehand("run", "desk.py:greet", '"ann"')
         take, workers = ops.take, list[subprocess.Popen[str]]()
 
         def kill_whoever_sends(headers: dict[str, str], body: bytes) -> int:
@@ -110,12 +108,12 @@ def test_a_worker_that_is_killed_while_it_sends_is_followed_by_one_that_sends_th
 
         ops.take = kill_whoever_sends  # type: ignore[method-assign]  # a receiver that lets its sender die
         started = threading.Event()
-        workers.append(holdfast.start("worker", "desk.py:greet", "--private-webhooks"))
+        workers.append(beforehand.start("worker", "desk.py:greet", "--private-webhooks"))
         started.set()
         workers[0].communicate()
         assert workers[0].returncode == -9
-        assert holdfast("webhooks", "--json").json["webhooks"][0]["delivered"] == 0
-        while not holdfast("webhooks", "--json").json["webhooks"][0]["delivered"]:
-            holdfast("worker", "desk.py:greet", "--once", "--private-webhooks")
+        assert beforehand("webhooks", "--json").json["webhooks"][0]["delivered"] == 0
+        while not beforehand("webhooks", "--json").json["webhooks"][0]["delivered"]:
+            beforehand("worker", "desk.py:greet", "--once", "--private-webhooks")
     assert len(ops.came) >= 2
     assert len(set(ops.ids)) == 1, "the receiver had acted, and can tell"

@@ -10,9 +10,9 @@ import re
 import sqlite3
 import sys
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.settings import Settings
-from holdfast.journal.sqlite import group_commit
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.engine.settings import Settings
+from beforehand.journal.sqlite import group_commit
 
 statements: list[str] = []
 # What the anchor is made of is read about once a second, beside the steps: no step waits for it.
@@ -66,7 +66,7 @@ def count_statements() -> None:
 
 async def main(path: str, kind: str, count: int) -> None:
     quiet = Settings(poll_ms=600_000, recover_every_ms=600_000)  # housekeeping would add to what a slow machine counts
-    async with Holdfast(path, agents=[work], settings=quiet) as desk:
+    async with Beforehand(path, agents=[work], settings=quiet) as desk:
         if kind == "run":
             for index in range(count):
                 await desk.run(work, ("plain", 0), run_id=f"counted-{index}")

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.engine.caches import WORTH_KEEPING
-from holdfast.errors import RunSuspended
-from holdfast.inspect.reader import JournalReader
-from holdfast.journal import record_codec
-from holdfast.journal.memory import MemoryJournal
-from holdfast.model import records as r
-from holdfast.model.run_history import RunHistory
-from holdfast.people import answers as a
-from holdfast.people.dossier import dossier, dossier_of
-from holdfast.people.idempotent_answers import answer_idempotently
-from holdfast.people.loaded_item import load_item
-from holdfast.policies import Gate
+from beforehand import Run, agent, tool
+from beforehand.engine.caches import WORTH_KEEPING
+from beforehand.errors import RunSuspended
+from beforehand.inspect.reader import JournalReader
+from beforehand.journal import record_codec
+from beforehand.journal.memory import MemoryJournal
+from beforehand.model import records as r
+from beforehand.model.run_history import RunHistory
+from beforehand.people import answers as a
+from beforehand.people.dossier import dossier, dossier_of
+from beforehand.people.idempotent_answers import answer_idempotently
+from beforehand.people.loaded_item import load_item
+from beforehand.policies import Gate
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 

@@ -13,20 +13,20 @@ from types import FrameType
 
 import pytest
 
-import holdfast
-from holdfast import Holdfast
-from holdfast.engine.settings import Settings
-from holdfast.journal.sqlite import group_commit
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
+import beforehand
+from beforehand import Beforehand
+from beforehand.engine.settings import Settings
+from beforehand.journal.sqlite import group_commit
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
 from tests.counts.steps import work
 
 WARM_UP, FEW, MANY = 20, 10, 50
-OURS = str(Path(holdfast.__file__).parent) + os.sep
+OURS = str(Path(beforehand.__file__).parent) + os.sep
 QUIET = Settings(poll_ms=600_000, recover_every_ms=600_000)  # housekeeping goes by the clock
 
 
-async def calls(desk: Holdfast, kind: str, steps: int) -> Counter[str]:
+async def calls(desk: Beforehand, kind: str, steps: int) -> Counter[str]:
     """The calls of our functions, by name, in a run of so many steps."""
     found: Counter[str] = Counter()
 
@@ -49,7 +49,7 @@ def test_what_a_step_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind
 
     async def body() -> tuple[Counter[str], Counter[str]]:
         journal = SqliteJournal(tmp_path / "journal.db", parts=Parts(commits="loop"))
-        async with Holdfast(journal, agents=[work], settings=QUIET, recover=False) as desk:
+        async with Beforehand(journal, agents=[work], settings=QUIET, recover=False) as desk:
             await desk.run(work, (kind, WARM_UP), run_id="warm-up")
             return await calls(desk, kind, FEW), await calls(desk, kind, MANY)
 

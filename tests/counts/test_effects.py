@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.inspect import effects as searching
-from holdfast.inspect.effects import EffectQuery, EffectsFound, find_effects
-from holdfast.inspect.reader import JournalReader
-from holdfast.journal.backends import address_of
-from holdfast.journal.sqlite.driver import StandardDatabase
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.inspect import effects as searching
+from beforehand.inspect.effects import EffectQuery, EffectsFound, find_effects
+from beforehand.inspect.reader import JournalReader
+from beforehand.journal.backends import address_of
+from beforehand.journal.sqlite.driver import StandardDatabase
 
 
 @tool(claim="order")
@@ -33,7 +33,7 @@ async def desk(run: Run, number: int) -> None:
 
 
 async def filled(path: Path, runs: int) -> None:
-    async with Holdfast(path, agents=[desk], recover=False) as app:
+    async with Beforehand(path, agents=[desk], recover=False) as app:
         for number in range(runs):
             await app.run(desk, number)
 

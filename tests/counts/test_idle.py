@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.engine.recovery import Recovery
-from holdfast.engine.settings import Settings
-from holdfast.journal.sqlite.driver import StandardDatabase
+from beforehand import Beforehand, Run, agent
+from beforehand.engine.recovery import Recovery
+from beforehand.engine.settings import Settings
+from beforehand.journal.sqlite.driver import StandardDatabase
 
 QUIET = Settings(poll_ms=600_000, recover_every_ms=600_000, lease_ms=36_000_000)
 SOON = timedelta(seconds=20)  # sooner than `hold_ms`: the run keeps its process
@@ -46,14 +46,14 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def all_wait(app: Holdfast, runs: int) -> bool:
+def all_wait(app: Beforehand, runs: int) -> bool:
     active = app.engine.active_runs.values()
     return len(active) == runs and all(one.waiters.at_rest() for one in active)
 
 
 async def looks(path: Path, statements: list[str], runs: int, times: int = 16) -> Counter[str]:
     """The statements of some looks, while so many runs wait in this process."""
-    async with Holdfast(path, agents=[desk], settings=QUIET, recover=False) as app:
+    async with Beforehand(path, agents=[desk], settings=QUIET, recover=False) as app:
         waiting = [asyncio.ensure_future(app.run(desk, number)) for number in range(runs)]
         while not all_wait(app, runs):  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.01)
@@ -80,7 +80,7 @@ IN_FIVE_SECONDS = 15
 
 async def five_seconds(path: Path, statements: list[str], runs: int) -> Counter[str]:
     """The statements of five seconds in which nothing comes in: looks, a renewed lease, a search for due runs."""
-    async with Holdfast(path, agents=[desk], settings=QUIET, recover=False) as app:
+    async with Beforehand(path, agents=[desk], settings=QUIET, recover=False) as app:
         engine = app.engine
         recovery = Recovery(engine, app.drive, app.run_housekeeping)
         waiting = [asyncio.ensure_future(app.run(desk, number)) for number in range(runs)]

@@ -10,14 +10,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast import Holdfast
-from holdfast.errors import RunSuspended
-from holdfast.journal.sqlite.driver import StandardDatabase
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant, Principal
-from holdfast_console.auth.passwords import Passwords
-from holdfast_console.auth.site import cookie_name, loopback
-from holdfast_console.web.app import web
+from beforehand import Beforehand
+from beforehand.errors import RunSuspended
+from beforehand.journal.sqlite.driver import StandardDatabase
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant, Principal
+from beforehand_console.auth.passwords import Passwords
+from beforehand_console.auth.site import cookie_name, loopback
+from beforehand_console.web.app import web
 from tests.e2e.desk import refunds, trips
 from tests.unit.console.auth.keeping import Counting
 
@@ -45,7 +45,7 @@ class Asked(list[str]):
 async def visited(path: Path, asked: Asked, names: tuple[str, ...]) -> dict[str, int]:
     """Let runs wait for these people, then look and answer; how many statements each request took."""
     counted: dict[str, int] = {}
-    async with Holdfast(path, agents=[refunds, trips], recover=False) as app:
+    async with Beforehand(path, agents=[refunds, trips], recover=False) as app:
         for name in names:
             for agent in (refunds, trips):
                 with pytest.raises(RunSuspended):

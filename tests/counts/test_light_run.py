@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
-from holdfast.engine.settings import Settings
-from holdfast.journal.sqlite.group_commit import Committer
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
+from beforehand import Beforehand, Key, Run, RunSuspended, agent, current_operation, tool
+from beforehand.engine.settings import Settings
+from beforehand.journal.sqlite.group_commit import Committer
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
 
 QUIET = Settings(poll_ms=600_000, recover_every_ms=600_000)  # what housekeeping does is not part of a run
 WARM_UP = 20
@@ -27,7 +27,7 @@ TIMES = 5
 """The fewest count: on a busy machine a commit may wait for the journal's thread, and threads of earlier tests end."""
 RUNS = 200
 OBJECTS = 90
-IN_FLIGHT = {"called": 13, "outcome": 13}
+IN_FLIGHT = {"called": 13, "outcome": 14}
 """Objects of a step that the collector visits: while its tool runs, and while its outcome becomes durable."""
 KINDS = {CoroutineType, FunctionType, MethodType, CellType, Context, Token, asyncio.Task, asyncio.Future, partial}
 """What is counted beside our own objects. Others come and go with the event loop."""
@@ -110,13 +110,13 @@ async def mixed(run: Run, number: int) -> int:
 
 
 def is_ours(thing: object) -> bool:
-    return str(type(thing).__module__).startswith("holdfast")
+    return str(type(thing).__module__).startswith("beforehand")
 
 
-def quiet_app(folder: Path) -> Holdfast:
+def quiet_app(folder: Path) -> Beforehand:
     """One that commits on the event loop, so that a slow machine does no more than a fast one."""
     journal = SqliteJournal(folder / "journal.db", parts=Parts(commits="loop"))
-    return Holdfast(journal, agents=[empty, live, stepping, gathered, mixed], settings=QUIET, recover=False)
+    return Beforehand(journal, agents=[empty, live, stepping, gathered, mixed], settings=QUIET, recover=False)
 
 
 def test_an_empty_run_makes_few_calls_two_tasks_and_reads_nothing_of_the_ledger(
@@ -230,7 +230,7 @@ def test_what_has_ended_leaves_no_object_behind(tmp_path: Path) -> None:
     """Memory that grows with the steps done, not with the runs that live, would fill a process in weeks."""
     seen: list[Counter[str]] = []
 
-    async def once(desk: Holdfast, name: str) -> None:
+    async def once(desk: Beforehand, name: str) -> None:
         try:
             await desk.run(mixed, 1, run_id=name)
         except RunSuspended:
@@ -240,7 +240,7 @@ def test_what_has_ended_leaves_no_object_behind(tmp_path: Path) -> None:
     async def body() -> None:
         journal = SqliteJournal(tmp_path / "journal.db", parts=Parts(commits="loop"))
         settings = Settings(hold_ms=0, poll_ms=600_000, recover_every_ms=600_000)
-        async with Holdfast(journal, agents=[mixed], settings=settings, recover=False) as desk:
+        async with Beforehand(journal, agents=[mixed], settings=settings, recover=False) as desk:
             for part in range(2):
                 for number in range(ROUNDS):
                     await once(desk, f"run-{part}-{number}")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.journal.port import TakeRequest
-from holdfast.journal.sqlite import ledger, queues
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from beforehand import Beforehand, Run, agent
+from beforehand.journal.port import TakeRequest
+from beforehand.journal.sqlite import ledger, queues
+from beforehand.queues.limits import DeclaredLimits, QueueLimits
 
 FEW, MANY = 40, 2_000
 TENANTS = 4
@@ -25,7 +25,7 @@ async def job(run: Run, n: int) -> int:
 
 
 async def filled(path: Path, count: int) -> None:
-    async with Holdfast(str(path), agents=[job], queues=LIMITS, recover=False) as app:
+    async with Beforehand(str(path), agents=[job], queues=LIMITS, recover=False) as app:
         for first in range(0, count, 500):
             some = range(first, min(count, first + 500))
             await asyncio.gather(*(app.submit(job, n, queue="mail", tenant=f"t{n % TENANTS}") for n in some))
@@ -82,7 +82,7 @@ def test_no_statement_reads_the_runs_that_wait(journals, look):
 
 def test_a_look_makes_as_many_statements_for_many_runs_as_for_few(journals):
     async def statements(count: int) -> int:
-        async with Holdfast(str(journals / f"{count}.db"), agents=[job], recover=False) as app:
+        async with Beforehand(str(journals / f"{count}.db"), agents=[job], recover=False) as app:
             made = 0
             reader = app.engine.journal._store.reader
             rows = reader.rows
@@ -119,7 +119,7 @@ def test_a_submission_costs_four_statements_and_reads_nothing_before(tmp_path):
     """Find the run; compare the limits in force and the room; insert the run and its record."""
 
     async def submitted(count: int) -> tuple[int, int]:
-        async with Holdfast(str(tmp_path / f"{count}.db"), agents=[job], queues=LIMITS, recover=False) as app:
+        async with Beforehand(str(tmp_path / f"{count}.db"), agents=[job], queues=LIMITS, recover=False) as app:
             journal, made, reads = app.engine.journal, [], []
             run, read = journal._group.run, journal.read
 

@@ -16,12 +16,12 @@ from types import FrameType
 
 import pytest
 
-import holdfast
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.settings import Settings
+import beforehand
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.engine.settings import Settings
 
 FEW, MANY = 10, 50
-OURS = str(Path(holdfast.__file__).parent) + os.sep
+OURS = str(Path(beforehand.__file__).parent) + os.sep
 QUIET = Settings(poll_ms=600_000, recover_every_ms=600_000)  # housekeeping would add to what a slow machine counts
 first_time: list[bool] = []
 
@@ -52,13 +52,13 @@ async def work(_run: Run, job: tuple[str, int]) -> int:
 
 async def calls_of_a_replay(path: Path, kind: str, steps: int) -> Counter[str]:
     """Which of our functions are called, and how often, to resume a run of that many steps, its end included."""
-    async with Holdfast(path, agents=[work], settings=QUIET) as desk:
+    async with Beforehand(path, agents=[work], settings=QUIET) as desk:
         first_time.append(True)
         with pytest.raises(RuntimeError, match="stop here"):
             await desk.run(work, (kind, steps), run_id="counted")
         first_time.clear()
     calls, count = counter()
-    async with Holdfast(path, agents=[work], settings=QUIET) as desk:
+    async with Beforehand(path, agents=[work], settings=QUIET) as desk:
         sys.setprofile(count)
         try:
             assert await desk.resume("counted") == steps

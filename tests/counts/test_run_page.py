@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import RunSuspended
-from holdfast.inspect.timeline import timeline, timeline_entries
-from holdfast.journal.memory import MemoryJournal
-from holdfast.model.run_history import RunHistory
-from holdfast_console.web import listing
-from holdfast_console.web.listing import RECORDS
+from beforehand import Run, agent, tool
+from beforehand.errors import RunSuspended
+from beforehand.inspect.timeline import timeline, timeline_entries
+from beforehand.journal.memory import MemoryJournal
+from beforehand.model.run_history import RunHistory
+from beforehand_console.web import listing
+from beforehand_console.web.listing import RECORDS
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 

@@ -16,8 +16,8 @@ def ran(program: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def holdfast(journal: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "holdfast", *arguments, "--journal", str(journal)]
+def beforehand(journal: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "beforehand", *arguments, "--journal", str(journal)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -27,18 +27,19 @@ def test_a_small_one_is_whole(tmp_path: Path):
     built = ran(BENCH / "subjects" / "scaled.py", "build", *SIZE, "--directory", str(tmp_path))
     assert built.returncode == 0, built.stderr
     journal = tmp_path / "grown.db"
-    holdfast(journal, "verify")
-    runs = json.loads(holdfast(journal, "ps", "--limit", "200", "--json"))["runs"]
+    beforehand(journal, "verify")
+    runs = json.loads(beforehand(journal, "ps", "--limit", "200", "--json"))["runs"]
     kinds = [(run["agent"], run["status"]) for run in runs]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         ("order", "completed"): 80, ("waits", "suspended"): 10, ("deferred", "suspended"): 10,
     }  # fmt: skip
     ended = [run["run"] for run in runs if run["agent"] == "order"]
-    stories = [json.loads(holdfast(journal, "show", run, "--json")) for run in (min(ended), max(ended))]
+    stories = [json.loads(beforehand(journal, "show", run, "--json")) for run in (min(ended), max(ended))]
     writes = [sum(entry["kind"] == "write" for entry in story["entries"]) for story in stories]
     assert writes == [12, 13], "1,003 operations in 80 runs"
 
 
+@pytest.mark.deep
 def test_the_driver_reports_each_figure_and_fails_where_one_is_missed(tmp_path: Path):
     done = ran(BENCH / "scale.py", *SIZE, "--directory", str(tmp_path), "--sync-us", "0", "--only", "ps", "--json")
     (figure,) = json.loads(done.stdout)["figures"]

@@ -1,4 +1,4 @@
-"""What a frame of `holdfast top` costs: as many statements among many runs as among few, and no scan of the records."""
+"""What a frame of `beforehand top` costs: as many statements among many runs as among few, and no scan of the records."""
 
 import asyncio
 import sqlite3
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.cli.common import CommandCall
-from holdfast.cli.top import Overview
-from holdfast.inspect.prices import Prices
-from holdfast.inspect.spending import Spending
-from holdfast.journal.host import wall_ms
-from holdfast.journal.sqlite.driver import StandardDatabase
+from beforehand import Beforehand, Run, agent
+from beforehand.cli.common import CommandCall
+from beforehand.cli.top import Overview
+from beforehand.inspect.prices import Prices
+from beforehand.inspect.spending import Spending
+from beforehand.journal.host import wall_ms
+from beforehand.journal.sqlite.driver import StandardDatabase
 
 MOST = 32  # measured on 10,000 runs: 30 statements, 4.5 ms
 
@@ -27,7 +27,7 @@ async def desk(run: Run, number: int) -> int:
 
 
 async def filled(path: Path, runs: int) -> None:
-    async with Holdfast(path, agents=[desk], recover=False) as app:
+    async with Beforehand(path, agents=[desk], recover=False) as app:
         for number in range(runs):
             task = asyncio.create_task(app.run(desk, number))
             await asyncio.wait([task])

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from holdfast import Operation, Run, TransactionAborted, agent, tool
+from beforehand import Operation, Run, TransactionAborted, agent, tool
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -3,14 +3,14 @@
 `drive` goes on with both runs, `look` says whose the first question is, and the name of an answer gives it.
 """
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.errors import Declined, RunSuspended, UsageError
-from holdfast.model.standing_permission import StandingPermission
-from holdfast.people import answers as a
-from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.items import items
-from holdfast.people.loaded_item import load_item
-from holdfast.people.standing_permissions import add_standing, list_standing, revoke_standing
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.errors import Declined, RunSuspended, UsageError
+from beforehand.model.standing_permission import StandingPermission
+from beforehand.people import answers as a
+from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.items import items
+from beforehand.people.loaded_item import load_item
+from beforehand.people.standing_permissions import add_standing, list_standing, revoke_standing
 from tests.crash.desks import note, serve_desk
 
 NAMES = ("ann", "bob")
@@ -42,7 +42,7 @@ async def desk(run: Run, name: str) -> str:
         return f"{no.code}: {no.message}"
 
 
-async def drive(app: Holdfast) -> tuple[list[str], list[int]]:
+async def drive(app: Beforehand) -> tuple[list[str], list[int]]:
     """Both runs, as far as they come, and how often the permission was used."""
     heard: list[str] = []
     for name in NAMES:
@@ -54,7 +54,7 @@ async def drive(app: Holdfast) -> tuple[list[str], list[int]]:
     return heard, used
 
 
-async def answer(app: Holdfast, what: str) -> str:
+async def answer(app: Beforehand, what: str) -> str:
     """One answer to the first run, one to both, or a permission given or ended; what the person is told."""
     try:
         if what == "both":
@@ -74,13 +74,13 @@ async def answer(app: Holdfast, what: str) -> str:
     return "said"
 
 
-async def look(app: Holdfast) -> list[object]:
+async def look(app: Beforehand) -> list[object]:
     """Whose the first run's question is, and for how long it rests."""
     (item,) = [one for one in await items(app.service.reader) if one.item == ITEMS[0]]
     return [item.to, item.queue, item.rests_ms, item.escalated]
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     match what:
         case "drive":
             return await drive(app)

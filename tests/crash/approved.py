@@ -1,7 +1,7 @@
 """Drives a run that asks for an approval, and gives the approval, in processes that die."""
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.errors import RunSuspended, UsageError
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.errors import RunSuspended, UsageError
 from tests.crash.desks import note, serve_desk
 
 OPERATION = "refund-ann/pay#1"
@@ -18,7 +18,7 @@ async def desk(run: Run, name: str) -> str:
     return await pay(9000)
 
 
-async def drive(app: Holdfast) -> str:
+async def drive(app: Beforehand) -> str:
     """The run, as far as it comes: its result, or what it waits for."""
     try:
         return await app.run(desk, "ann")
@@ -26,7 +26,7 @@ async def drive(app: Holdfast) -> str:
         return f"waits: {waits.message}"
 
 
-async def approve(app: Holdfast) -> str:
+async def approve(app: Beforehand) -> str:
     """A person says yes; where another person has said so before, what that person is told."""
     try:
         await app.service.approve(OPERATION, by="bea")
@@ -35,7 +35,7 @@ async def approve(app: Holdfast) -> str:
     return "approved"
 
 
-async def act(app: Holdfast, what: str) -> str:
+async def act(app: Beforehand, what: str) -> str:
     return await (approve(app) if what == "approve" else drive(app))
 
 

@@ -6,12 +6,12 @@
 
 import logging
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.outbox import begin_asleep
-from holdfast.engine.recovery import Recovery
-from holdfast.engine.tool_protocol import Input
-from holdfast.errors import HoldfastError, RunStopped
-from holdfast.inspect.fork import fork
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.outbox import begin_asleep
+from beforehand.engine.recovery import Recovery
+from beforehand.engine.tool_protocol import Input
+from beforehand.errors import BeforehandError, RunStopped
+from beforehand.inspect.fork import fork
 from tests.crash.desks import note_once, serve_desk
 
 
@@ -26,7 +26,7 @@ async def desk(run: Run, name: str) -> str:
     return await pay(name)
 
 
-async def recover(app: Holdfast) -> list[str]:
+async def recover(app: Beforehand) -> list[str]:
     """One look for abandoned runs; what was logged as a warning meanwhile."""
     warned: list[str] = []
 
@@ -34,7 +34,7 @@ async def recover(app: Holdfast) -> list[str]:
         def emit(self, record: logging.LogRecord) -> None:
             warned.append(record.getMessage())
 
-    logger, kept = logging.getLogger("holdfast"), Kept(logging.WARNING)
+    logger, kept = logging.getLogger("beforehand"), Kept(logging.WARNING)
     logger.addHandler(kept)
     for task in await Recovery(app.engine, app.drive).look():
         await task
@@ -42,7 +42,7 @@ async def recover(app: Holdfast) -> list[str]:
     return warned
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     """What the caller or the operator is answered."""
     try:
         match what:
@@ -65,7 +65,7 @@ async def act(app: Holdfast, what: str) -> object:
                 return {row.run: [row.status, len(await app.engine.journal.read(row.run))] for row in rows}
     except RunStopped as stopped:
         return stopped.reason
-    except HoldfastError as error:
+    except BeforehandError as error:
         return f"{type(error).__name__}: {error.message}"
 
 

@@ -1,27 +1,25 @@
 """A process that drives one run with a budget: `python -m tests.crash.budgeting JOURNAL MODEL POINT COUNT LIMIT`.
 
 It kills itself at that occurrence of a point (`-`: it does not), and prints what the run returned. The limit is of
-`calls`, or of `cost`: then each call reserves and costs one cent; or of calls with a `shadow` beside each.
+`calls`, or of `cost`: then each call reserves and costs one cent.
 """
 
 import asyncio
 import sys
 import urllib.request
 
-from holdfast import Holdfast, Run, agent
-from holdfast.engine.settings import Settings
-from holdfast.errors import BudgetExceeded
-from holdfast.inspect.prices import declared_prices
-from holdfast.journal.port import Lease
-from holdfast.loop import Route, RouteModel
-from holdfast.policies import RunBudget
+from beforehand import Beforehand, Run, agent
+from beforehand.engine.settings import Settings
+from beforehand.errors import BudgetExceeded
+from beforehand.inspect.prices import declared_prices
+from beforehand.journal.port import Lease
+from beforehand.policies import RunBudget
 from tests.crash.points import Points, WatchedJournal
 
 JOURNAL, MODEL, POINT, COUNT, OF = sys.argv[1:6]
 LIMIT = 5
 BUDGETS = {
     "calls": RunBudget(model_calls=LIMIT, then="stop"),
-    "shadow": RunBudget(model_calls=LIMIT + 3, then="stop"),
     "cost": RunBudget(cost=f"0.0{LIMIT} EUR", then="stop"),
 }
 PRICES = declared_prices({"currency": "EUR", "models": {"m": {"input": 1000, "output": 1000}}}, "prices")
@@ -40,19 +38,12 @@ class Journal(WatchedJournal):
         self._watched.reached("after_flush")
 
 
-ROUTE = Route(["m", *([RouteModel("cheap", shadow=1)] if OF == "shadow" else [])])
-
-
-async def complete(model: str, question: str) -> dict[str, object]:
+async def ask(question: str) -> dict[str, object]:
     def post() -> str:
-        with urllib.request.urlopen(f"{MODEL}/{model}/{question}", timeout=20) as answer:
+        with urllib.request.urlopen(f"{MODEL}/{question}", timeout=20) as answer:
             return answer.read().decode()
 
     return {"text": await asyncio.to_thread(post), "usage": {"input_tokens": 10, "output_tokens": 0, "model": "m"}}
-
-
-async def ask(question: str) -> dict[str, object]:
-    return await ROUTE.call(complete, question)
 
 
 @agent(run_id="talk-{name}", budget=BUDGETS[OF])
@@ -70,7 +61,7 @@ async def talk(run: Run, name: str) -> int:
 async def main() -> None:
     journal = Journal(JOURNAL, Points((POINT, int(COUNT))))
     settings = Settings(lease_ms=3000, margin_ms=500)
-    async with Holdfast(journal, agents=[talk], settings=settings, recover=False, prices=PRICES) as app:
+    async with Beforehand(journal, agents=[talk], settings=settings, recover=False, prices=PRICES) as app:
         print(await app.run(talk, "x"), flush=True)
 
 

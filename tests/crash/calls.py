@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 
-from holdfast import current_operation
+from beforehand import current_operation
 
 
 class Line:

@@ -6,7 +6,7 @@ The witness is right by definition. Each check names the promise that it holds.
 import json
 from collections import Counter, defaultdict
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 
 WRITES = {"natural", "keyed", "mail", "plain"}
 CHANGING = {"keyed", "mail", "plain"}  # of these a second effect is a duplicate

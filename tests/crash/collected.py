@@ -13,11 +13,11 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
-from holdfast import Key, Run, Secret, agent, current_operation, tool
-from holdfast.errors import NotSent
-from holdfast.loop import ModelCall, ModelLoop, ModelReply, ModelRequest, OnText
-from holdfast.model.usage import Usage
-from holdfast.policies import Retry
+from beforehand import Key, Run, Secret, agent, current_operation, tool
+from beforehand.errors import NotSent
+from beforehand.loop import ModelCall, ModelLoop, ModelReply, ModelRequest, OnText
+from beforehand.model.usage import Usage
+from beforehand.policies import Retry
 
 provider = TracerProvider()
 processor = SimpleSpanProcessor if os.environ.get("AT_ONCE") else BatchSpanProcessor

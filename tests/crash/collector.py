@@ -105,7 +105,7 @@ def _collected(resource: Any, schema: str, span: Any) -> Collected:
         trace=span.trace_id.hex(),
         span=span.span_id.hex(),
         parent=span.parent_span_id.hex(),
-        links={_values(link.attributes)["holdfast.link"]: link.span_id.hex() for link in span.links},
+        links={_values(link.attributes)["beforehand.link"]: link.span_id.hex() for link in span.links},
         attributes=_values(span.attributes),
         start_ns=span.start_time_unix_nano,
         end_ns=span.end_time_unix_nano,

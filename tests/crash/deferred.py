@@ -13,10 +13,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.environment import system_environment
-from holdfast.errors import Deferred, RunSuspended
-from holdfast.webhooks.incoming import Hooks, WebhookSender
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.engine.environment import system_environment
+from beforehand.errors import Deferred, RunSuspended
+from beforehand.webhooks.incoming import Hooks, WebhookSender
 from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
 
@@ -51,7 +51,7 @@ async def desk(run: Run, kind: str) -> str:
     return f"ann has {permit}"
 
 
-async def drive(app: Holdfast, kind: str) -> str:
+async def drive(app: Beforehand, kind: str) -> str:
     """The run, as far as it comes: its result, or what it waits for."""
     try:
         return await app.run(desk, kind)
@@ -59,7 +59,7 @@ async def drive(app: Holdfast, kind: str) -> str:
         return f"waits: {waits.message}"
 
 
-async def take_in(app: Holdfast) -> str:
+async def take_in(app: Beforehand) -> str:
     """The office's webhook comes in by the real app, signed; its status."""
     message = json.loads((Path(os.environ["OFFICE"]) / "webhook.json").read_text())
     hooks = Hooks(app.service, [WebhookSender("office", message["secret"], tools=("keyed", "plain"))])
@@ -79,7 +79,9 @@ async def take_in(app: Holdfast) -> str:
 async def live(what: str, journal: str, points: Points) -> str:
     """One life."""
     environment = replace(system_environment(), crash=points)
-    async with Holdfast(WatchedJournal(journal, points), agents=[desk], environment=environment, recover=False) as app:
+    async with Beforehand(
+        WatchedJournal(journal, points), agents=[desk], environment=environment, recover=False
+    ) as app:
         return await (take_in(app) if what == "hook" else drive(app, what))
 
 

@@ -5,23 +5,26 @@ comes by that point. What it did to the world stands in a file beside the journa
 """
 
 import asyncio
+import itertools
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast import Holdfast, current_operation
-from holdfast.agent.agent import Agent
-from holdfast.engine.environment import system_environment
-from holdfast.journal.record_codec import decode
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.model import records as r
-from holdfast.people import Policy
+from beforehand import Beforehand, current_operation
+from beforehand.agent.agent import Agent
+from beforehand.engine.environment import system_environment
+from beforehand.journal.record_codec import decode
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.model import records as r
+from beforehand.people import Policy
 from tests.crash.forks import Forks, serve
 from tests.crash.points import Points, WatchedJournal
+from tests.draws import ends, pick
 
 # --- the program's side -------------------------------------------------------------------------------------------
 
@@ -43,7 +46,7 @@ def note_once(effect: str) -> None:
 
 def serve_desk(
     agents: Sequence[Agent[Any, Any]],
-    act: Callable[[Holdfast, str], Awaitable[object]],
+    act: Callable[[Beforehand, str], Awaitable[object]],
     policy: Callable[[str], Policy] | None = None,
     telemetry: Callable[[], Any] = tuple,
 ) -> None:
@@ -52,7 +55,7 @@ def serve_desk(
     async def live(what: str, journal: str, points: Points) -> object:
         environment, rules = replace(system_environment(), crash=points), policy and policy(what)
         watched = WatchedJournal(journal, points)
-        async with Holdfast(
+        async with Beforehand(
             watched, agents=agents, policy=rules, environment=environment, recover=False, telemetry=telemetry()
         ) as app:
             return await act(app, what)
@@ -100,7 +103,7 @@ class Case:
 
     def happened(self) -> list[str]:
         """The same without the keys."""
-        return [effect.partition(" hf-")[0] for effect in self.effects()]
+        return [effect.partition(" bh-")[0] for effect in self.effects()]
 
     def records(self, run: str) -> list[r.Record]:
         """What is on record about a run."""
@@ -121,12 +124,16 @@ class Case:
 
 
 def killed(begin: Callable[[], Case], what: str) -> Iterator[Case]:
-    """A case for each occurrence of each point that such a life comes by, which was killed there."""
+    """A case that was killed there, for the first and the last occurrence of each point that such a life comes by.
+
+    In `make deep` it is for each occurrence.
+    """
     begun = begin()
     assert begun.live(what) == 0
     points = begun.points()
     assert len(points) > 1, points
-    for point, number in points:
+    few = [place for _, places in itertools.groupby(points, key=itemgetter(0)) for place in ends(places)]
+    for point, number in pick(points, few):
         case = begin()
         assert case.live(what, point, number) == -9, f"{point} was not reached a {number}. time"
         print(f"killed at {point} {number}")  # what a failure shows last is where

@@ -1,8 +1,8 @@
 """A trip starts two child runs and joins them, in processes that die while they do."""
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.recovery import Recovery
-from holdfast.errors import HoldfastError, RunSuspended
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.recovery import Recovery
+from beforehand.errors import BeforehandError, RunSuspended
 from tests.crash.desks import note_once, serve_desk
 
 
@@ -25,7 +25,7 @@ async def trip(run: Run, name: str) -> str:
     return ", ".join([await run.join(one) for one in some])
 
 
-async def work(app: Holdfast) -> None:
+async def work(app: Beforehand) -> None:
     """Be a worker for as long as something is due, the notices of processes that died included."""
     looking = Recovery(app.engine, app.drive)
     while True:
@@ -37,7 +37,7 @@ async def work(app: Holdfast) -> None:
             await task
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     try:
         match what.split():
             case ["run", name]:
@@ -54,7 +54,7 @@ async def act(app: Holdfast, what: str) -> object:
             case _:
                 pass
         return {row.run: f"{row.status} {row.reason}" for row in await app.engine.journal.runs()}
-    except HoldfastError as error:
+    except BeforehandError as error:
         return f"{type(error).__name__}: {error.message}"
 
 

@@ -7,8 +7,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.settings import Settings
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.settings import Settings
 from tests.crash.desks import note_once
 
 
@@ -37,7 +37,7 @@ async def root(run: Run, name: str) -> str:
 
 async def main(journal: str, place: Path) -> None:
     settings = Settings(recover_every_ms=40, poll_ms=20)
-    async with Holdfast(journal, agents=[root, group, leaf], settings=settings) as app:
+    async with Beforehand(journal, agents=[root, group, leaf], settings=settings) as app:
         result = await app.run(root, "oak")
         part = place / f"result.{id(app)}"
         part.write_text(result)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.control.schedules import Scheduler, declare_schedules, steer_schedule
-from holdfast.engine.environment import SystemClock, system_environment
-from holdfast.engine.recovery import Recovery
-from holdfast.inspect.reader import read_schedules
-from holdfast.journal.host import JournalClock, boot_id, uptime_ms
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.queues.firing_times import Schedule
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.control.schedules import Scheduler, declare_schedules, steer_schedule
+from beforehand.engine.environment import SystemClock, system_environment
+from beforehand.engine.recovery import Recovery
+from beforehand.inspect.reader import read_schedules
+from beforehand.journal.host import JournalClock, boot_id, uptime_ms
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.queues.firing_times import Schedule
 from tests.crash.desks import note_once
 from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
@@ -65,7 +65,7 @@ async def desk(run: Run, about: str) -> str:
     return await pay(run.id)
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     engine = app.engine
     match what:
         case "declare":
@@ -91,7 +91,7 @@ async def live(what: str, journal: str, points: Points) -> object:
     clock = Clock(WALL.get(what, LATER))
     environment = replace(system_environment(), crash=points, clock=clock)
     watched = Journal(journal, points, clock)
-    async with Holdfast(watched, agents=[desk], environment=environment, recover=False) as app:
+    async with Beforehand(watched, agents=[desk], environment=environment, recover=False) as app:
         return await act(app, what)
 
 

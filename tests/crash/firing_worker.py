@@ -11,11 +11,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.environment import SystemClock, system_environment
-from holdfast.engine.settings import Settings
-from holdfast.journal.host import JournalClock, boot_id, uptime_ms
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.environment import SystemClock, system_environment
+from beforehand.engine.settings import Settings
+from beforehand.journal.host import JournalClock, boot_id, uptime_ms
+from beforehand.journal.sqlite.journal import SqliteJournal
 from tests.crash.queue_worker import do_once
 
 SPEED = 20
@@ -57,7 +57,7 @@ class Ahead(SystemClock):
 async def main(path: str, begun: int, ahead_ms: int) -> None:
     environment = replace(system_environment(), clock=Ahead(begun, ahead_ms))
     settings = Settings(recover_every_ms=400, poll_ms=400)
-    async with Holdfast(journal_at(path, begun), agents=[desk], settings=settings, environment=environment):
+    async with Beforehand(journal_at(path, begun), agents=[desk], settings=settings, environment=environment):
         await asyncio.Event().wait()
 
 

@@ -3,10 +3,10 @@
 `drive` goes on with it, `drive changed` does so with other code, `look` says who is asked; anything else is a word.
 """
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
-from holdfast.people import answers as a
-from holdfast.people.items import items
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
+from beforehand.people import answers as a
+from beforehand.people.items import items
 from tests.crash.desks import note_once, serve_desk
 
 ITEM = "trip-ann"
@@ -26,7 +26,7 @@ async def desk(run: Run, name: str) -> str:
     return await run.ask("And now?")
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     """How far the run comes, who is asked, or what a person who answers is told."""
     if what == "drive changed":
         CITY[0] = "Lima"

@@ -3,10 +3,10 @@
 `drive` goes on with it, `look` says what is on record, and anything else is what a person says.
 """
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.people import answers as a
-from holdfast.people.items import items
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.people import answers as a
+from beforehand.people.items import items
 from tests.crash.desks import note_once, serve_desk
 
 ITEM = "trip-ann/hand_off#1"
@@ -32,7 +32,7 @@ async def desk(run: Run, name: str) -> str:
     return f"{booked}, {run.facts.values()['visa']}"
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     """The run as far as it comes, what a person who answers is told, or who is asked."""
     try:
         match what:

@@ -3,9 +3,9 @@
 What a life does is named by what its policy says of everything.
 """
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.errors import Declined, RunSuspended
-from holdfast.people import Policy, Rule
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.errors import Declined, RunSuspended
+from beforehand.people import Policy, Rule
 from tests.crash.desks import note, serve_desk
 
 
@@ -29,7 +29,7 @@ def policy(word: str) -> Policy:
     return Policy("desk", (rule,), default="refuse", subjects={"pay": "arguments.customer"})
 
 
-async def act(app: Holdfast, word: str) -> str:
+async def act(app: Beforehand, word: str) -> str:
     try:
         return await app.run(desk, "ann")
     except RunSuspended as waits:

@@ -49,12 +49,12 @@ def survive(case: Case, plan: Plan) -> Told:
     try:
         return _Lives(case, plan).through()
     except AssertionError as error:
-        command = f"HOLDFAST_CRASH='{plan}' python -m pytest tests/crash/test_kills.py -k one_plan"
+        command = f"BEFOREHAND_CRASH='{plan}' python -m pytest tests/crash/test_kills.py -k one_plan"
         raise AssertionError(f"{error}\nplan {plan}; to repeat it: {command}\n{_story(case)}") from error
 
 
 def plans_from_environment(default: str) -> Plan:
-    return Plan.parse(os.environ.get("HOLDFAST_CRASH", default))
+    return Plan.parse(os.environ.get("BEFOREHAND_CRASH", default))
 
 
 class _Lives:

@@ -11,10 +11,10 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast import DidNotHappen, Happened, Holdfast, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.engine.settings import Settings
-from holdfast.loop import AnthropicMessages, GoogleGemini, ModelLoop, OpenAIChat, Route, RouteModel
-from holdfast.policies import Retry
+from beforehand import Beforehand, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.engine.settings import Settings
+from beforehand.loop import AnthropicMessages, GoogleGemini, ModelLoop, OpenAIChat, Route
+from beforehand.policies import Retry
 
 JOURNAL, MODEL, WITNESS, AFTER, CLIENT = sys.argv[1:6]
 CLIENTS = {"openai": OpenAIChat, "anthropic": AnthropicMessages, "google": GoogleGemini}
@@ -45,9 +45,6 @@ def in_the_notes(operation: Operation[str], order: str) -> Verdict[str]:
 
 
 def model() -> OpenAIChat | AnthropicMessages | GoogleGemini | Route:
-    if CLIENT == "shadow":
-        answers, cheap = (OpenAIChat(name, key="of-a-test", base_url=MODEL) for name in ("m", "cheap"))
-        return Route([answers, RouteModel(cheap, shadow=1)])
     if CLIENT != "route":
         return CLIENTS[CLIENT]("m", key="of-a-test", base_url=MODEL)
     return Route([OpenAIChat(name, key="of-a-test", base_url=MODEL) for name in ("down", "m")])
@@ -63,7 +60,7 @@ async def talk(run: Run, text: str) -> str:
 
 async def main() -> None:
     settings = Settings(lease_ms=3000, margin_ms=500)
-    async with Holdfast(JOURNAL, agents=[talk], settings=settings, recover=False) as app:
+    async with Beforehand(JOURNAL, agents=[talk], settings=settings, recover=False) as app:
         async for event in app.stream(talk, "x", after=int(AFTER)):
             print(msgspec.json.encode(event).decode(), flush=True)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast import Holdfast, Natural, Run, agent, tool
-from holdfast.engine.environment import system_environment
-from holdfast.policies import Retry
+from beforehand import Beforehand, Natural, Run, agent, tool
+from beforehand.engine.environment import system_environment
+from beforehand.policies import Retry
 from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
 
@@ -48,7 +48,9 @@ async def desk(run: Run, thing: str) -> str:
 
 async def live(journal: str, points: Points) -> str:
     environment = replace(system_environment(), crash=points)
-    async with Holdfast(WatchedJournal(journal, points), agents=[desk], environment=environment, recover=False) as app:
+    async with Beforehand(
+        WatchedJournal(journal, points), agents=[desk], environment=environment, recover=False
+    ) as app:
         return await app.run(desk, "lamp")
 
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.settings import Settings
-from holdfast.queues.call_limits import CallLimit, ModelLimit, ServiceLimit
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.settings import Settings
+from beforehand.queues.call_limits import CallLimit, ModelLimit, ServiceLimit
+from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.crash import queue_worker
 from tests.crash.queue_worker import do_once, locked, note
 from tests.crash.zygote import PR_SET_PDEATHSIG
@@ -94,7 +94,7 @@ async def desk(run: Run, name: str) -> str:
 
 async def main(journal: str) -> None:
     settings = Settings(recover_every_ms=40, poll_ms=20)
-    async with Holdfast(journal, agents=[desk], settings=settings):
+    async with Beforehand(journal, agents=[desk], settings=settings):
         await asyncio.Event().wait()
 
 

@@ -6,8 +6,8 @@ import signal
 import time
 from collections import Counter
 
-from holdfast.engine.environment import POINTS
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.engine.environment import POINTS
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 REQUEST = ("before_request", "after_request", "after_reply")  # around the bytes that a tool sends and receives
 COMMIT = ("before_commit", "after_commit")  # around every append that something waits for

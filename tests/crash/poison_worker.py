@@ -11,9 +11,9 @@ import signal
 import sys
 from pathlib import Path
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.settings import Settings
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.settings import Settings
+from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.crash import queue_worker
 from tests.crash.permit_worker import keep_workers
 from tests.crash.queue_worker import do_once, note
@@ -46,7 +46,7 @@ async def desk(run: Run, name: str) -> str:
 
 async def main(journal: str) -> None:
     settings = Settings(recover_every_ms=40, poll_ms=20)
-    async with Holdfast(journal, agents=[desk], settings=settings):
+    async with Beforehand(journal, agents=[desk], settings=settings):
         await asyncio.Event().wait()
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast import (
+from beforehand import (
+    Beforehand,
+    BeforehandError,
     DidNotHappen,
     Happened,
-    Holdfast,
-    HoldfastError,
     Key,
     Natural,
     Operation,
@@ -25,9 +25,9 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.environment import system_environment
-from holdfast.engine.settings import Settings
-from holdfast.policies import Retry
+from beforehand.engine.environment import system_environment
+from beforehand.engine.settings import Settings
+from beforehand.policies import Retry
 from tests.crash.calls import Line, identity
 from tests.crash.points import Points, WatchedJournal
 
@@ -102,7 +102,7 @@ async def main(job):
     journal = WatchedJournal(Path(job["journal"]), points)
     environment = msgspec.structs.replace(system_environment(), crash=points)
     settings = Settings(**{"poll_ms": 20, **job.get("settings", {})})
-    async with Holdfast(journal, agents=[everything], environment=environment, settings=settings) as app:
+    async with Beforehand(journal, agents=[everything], environment=environment, settings=settings) as app:
         for word in job.get("words", ()):
             await say(app, word)
         answer = await outcome(app, job["case"])
@@ -113,7 +113,7 @@ async def say(app, word):
     """Give a person's word; one that was given before a kill stands already."""
     try:
         await app.service.resolve(word["operation"], word["word"], by="ada", result=word.get("result"))
-    except HoldfastError as error:
+    except BeforehandError as error:
         print(f"not taken: {error}", flush=True)
 
 

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.settings import Settings
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.engine.settings import Settings
+from beforehand.queues.limits import DeclaredLimits, QueueLimits
 
 SLOTS = 3
 LIMITS = DeclaredLimits({"mail": QueueLimits(concurrency=SLOTS, key="order-{ticket.order}")})
@@ -73,7 +73,7 @@ async def desk(run: Run, ticket: dict[str, str]) -> str:
 
 async def main(journal: str) -> None:
     settings = Settings(recover_every_ms=40, poll_ms=20)
-    async with Holdfast(journal, agents=[desk], settings=settings):
+    async with Beforehand(journal, agents=[desk], settings=settings):
         await asyncio.Event().wait()
 
 

@@ -6,11 +6,11 @@ cut at the first request: `landed` and `booked` have paid by then, `lost` has no
 
 from datetime import timedelta
 
-from holdfast import Holdfast, Key, Operation, Run, agent, current_operation, tool
-from holdfast.errors import HoldfastError, RunStopped, RunSuspended, UsageError
-from holdfast.people import answers as a
-from holdfast.people.items import items
-from holdfast.policies import Retry
+from beforehand import Beforehand, Key, Operation, Run, agent, current_operation, tool
+from beforehand.errors import BeforehandError, RunStopped, RunSuspended, UsageError
+from beforehand.people import answers as a
+from beforehand.people.items import items
+from beforehand.policies import Retry
 from tests.crash.desks import note, note_once, serve_desk
 
 ANSWERS: dict[str, a.Review] = {
@@ -67,11 +67,11 @@ async def desk(run: Run, case: str) -> str:
                 return await landed("A-17")
         async with run.transaction("trip"):
             return await landed("A-17")
-    except HoldfastError as told:
+    except BeforehandError as told:
         return type(told).__name__
 
 
-async def act(app: Holdfast, what: str) -> str:
+async def act(app: Beforehand, what: str) -> str:
     """The run as far as it comes, or what a person who answers is told."""
     case, order = what.split()
     try:

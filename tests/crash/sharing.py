@@ -9,11 +9,11 @@ import sys
 import urllib.request
 from collections.abc import Awaitable
 
-from holdfast import Holdfast, Natural, Run, agent, tool
-from holdfast.engine.settings import Settings
-from holdfast.errors import BudgetExceeded
-from holdfast.inspect.prices import declared_prices
-from holdfast.queues.limits import DeclaredLimits, SharedBudget
+from beforehand import Beforehand, Natural, Run, agent, tool
+from beforehand.engine.settings import Settings
+from beforehand.errors import BudgetExceeded
+from beforehand.inspect.prices import declared_prices
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
 from tests.crash.points import Points, WatchedJournal
 
 JOURNAL, MODEL, POINT, COUNT, NAME, OF = sys.argv[1:7]
@@ -60,7 +60,9 @@ async def talk(run: Run, name: str) -> int:
 async def main() -> None:
     journal = WatchedJournal(JOURNAL, Points((POINT, int(COUNT))))
     settings = Settings(lease_ms=3000, margin_ms=500)
-    async with Holdfast(journal, agents=[talk], settings=settings, recover=False, queues=LIMITS, prices=PRICES) as app:
+    async with Beforehand(
+        journal, agents=[talk], settings=settings, recover=False, queues=LIMITS, prices=PRICES
+    ) as app:
         print(await app.run(talk, NAME), flush=True)
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.port import Row
-from holdfast.journal.record_codec import decode
-from holdfast.journal.run_log import genesis, verify_chain
-from holdfast.journal.sqlite.lock import FileLock
-from holdfast.model.run_history import RunHistory
+from beforehand.journal.port import Row
+from beforehand.journal.record_codec import decode
+from beforehand.journal.run_log import genesis, verify_chain
+from beforehand.journal.sqlite.lock import FileLock
+from beforehand.model.run_history import RunHistory
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 30.0

@@ -1,9 +1,9 @@
 """Submits runs and starts them in processes that die while they do."""
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.recovery import Recovery
-from holdfast.errors import HoldfastError
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.recovery import Recovery
+from beforehand.errors import BeforehandError
+from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.crash.desks import note_once, serve_desk
 
 LIMITS = DeclaredLimits({"mail": QueueLimits(concurrency=1, key="order-{ticket.order}")})
@@ -20,7 +20,7 @@ async def desk(run: Run, ticket: dict[str, str]) -> str:
     return await pay(ticket["name"])
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     """What the caller is answered; `work` is a worker, as long as something is queued."""
     try:
         match what:
@@ -37,7 +37,7 @@ async def act(app: Holdfast, what: str) -> object:
             case _:
                 rows = await app.engine.journal.runs()
                 return {row.run: [row.status, len(await app.engine.journal.read(row.run))] for row in rows}
-    except HoldfastError as error:
+    except BeforehandError as error:
         return f"{type(error).__name__}: {error.message}"
 
 

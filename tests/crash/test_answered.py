@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from tests.crash.answered import LATER, NAMES
 from tests.crash.desks import Case, killed
 
@@ -30,6 +30,7 @@ def after(fresh: Callable[[], Case]) -> Callable[..., Callable[[], Case]]:
     return lambda *before: lambda: begun(*before)
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("word", PAID)
 def test_a_kill_while_it_is_said_leaves_it_said_or_not(after: Callable[..., Callable[[], Case]], word: str):
     for case in killed(after("drive"), word):
@@ -45,7 +46,10 @@ def test_a_kill_while_it_is_said_leaves_it_said_or_not(after: Callable[..., Call
         assert (heard[0], len(case.effects())) == (HEARD[word], PAID[word])
 
 
-@pytest.mark.parametrize("word", PAID)
+@pytest.mark.deeper
+@pytest.mark.parametrize(
+    "word", ["edit", *(pytest.param(word, marks=pytest.mark.deep) for word in PAID if word != "edit")]
+)
 def test_a_kill_between_the_answer_and_its_end(after: Callable[..., Callable[[], Case]], word: str):
     """Once an attempt may have left, no answer sends another one: the write is plain, and a person is asked."""
     ended: set[str] = set()
@@ -62,6 +66,7 @@ def test_a_kill_between_the_answer_and_its_end(after: Callable[..., Callable[[],
     assert ("waits" in ended) == (PAID[word] == 1)
 
 
+@pytest.mark.deeper
 def test_a_kill_while_several_are_said_leaves_all_said_or_none(after: Callable[..., Callable[[], Case]]):
     said = 0
     for case in killed(after("drive"), "both"):
@@ -72,6 +77,7 @@ def test_a_kill_while_several_are_said_leaves_all_said_or_none(after: Callable[.
     assert said > 0
 
 
+@pytest.mark.deeper
 def test_a_kill_while_a_permission_is_used_counts_it_once_and_pays_no_more_than_once(
     after: Callable[..., Callable[[], Case]],
 ):
@@ -85,6 +91,7 @@ def test_a_kill_while_a_permission_is_used_counts_it_once_and_pays_no_more_than_
         assert any(one.startswith("waits: ") for one in heard)
 
 
+@pytest.mark.deeper
 def test_a_kill_while_a_permission_is_revoked_leaves_it_revoked_or_not(after: Callable[..., Callable[[], Case]]):
     for case in killed(after("allow"), "revoke"):
         case.live("revoke")
@@ -93,6 +100,7 @@ def test_a_kill_while_a_permission_is_revoked_leaves_it_revoked_or_not(after: Ca
         assert all("may pay" in one for one in heard)
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("word", HANDED)
 def test_a_kill_while_it_is_handed_over_leaves_it_with_either_and_it_is_answered_once(
     after: Callable[..., Callable[[], Case]], word: str
@@ -108,7 +116,10 @@ def test_a_kill_while_it_is_handed_over_leaves_it_with_either_and_it_is_answered
         assert case.effects() == ["9000"]
 
 
-@pytest.mark.parametrize("word", HANDED)
+@pytest.mark.deeper
+@pytest.mark.parametrize(
+    "word", ["delegate", *(pytest.param(word, marks=pytest.mark.deep) for word in ("snooze", "escalate"))]
+)
 def test_a_kill_of_whoever_drives_the_run_leaves_it_with_whom_it_was_given_to(
     after: Callable[..., Callable[[], Case]], word: str
 ):

@@ -26,6 +26,7 @@ def finish(case: Case) -> None:
     assert (said, case.effects()) == ("paid", ["9000"])
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize(
     ("before", "what"),
     [(lambda case: case, "drive"), (asked, "approve")],
@@ -39,6 +40,7 @@ def test_a_kill_at_every_point_before_anything_is_sent(
         finish(case)
 
 
+@pytest.mark.deeper
 def test_a_kill_at_every_point_of_sending_what_was_approved(fresh: Callable[[], Case]):
     """Once an attempt may have left, the approval does not send another one: the write is plain, and a person is asked."""
 

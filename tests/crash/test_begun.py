@@ -10,6 +10,7 @@ PROGRAM = "tests.crash.begun"
 TAKEN = ("after_lease", 1)  # the lease of the new run is durable, and its process dies before anything else
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("begins", ["run", "fork", "notice"])
 def test_a_listed_run_has_a_record_of_its_start(fresh: Callable[[], Case], begins: str):
     for case in killed(fresh, begins):

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.inspect.reader import JournalReader
-from holdfast.journal.backends import address_of
-from holdfast.model.run_budget import BudgetState
+from beforehand.inspect.reader import JournalReader
+from beforehand.journal.backends import address_of
+from beforehand.model.run_budget import BudgetState
+from tests.draws import pick
 
 LIMIT = 5  # as in tests/crash/budgeting.py
 CENT = 10_000_000  # in billionths
@@ -97,17 +98,16 @@ POINTS = [(kind, number) for kind in ("request", "answer", "before_flush", "afte
 SOME = [("request", 2), ("request", 5), ("answer", 3), ("before_flush", 3), ("after_flush", 2), ("after_flush", 5)]
 
 
-OF_SHADOW = [("request", 2), ("request", 4), ("answer", 3), ("before_flush", 2), ("after_flush", 3)]
 OF_COST = [("before_flush", 1), ("request", 2), ("answer", 3), ("after_flush", 4)]
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), ("cost", OF_COST), ("shadow", OF_SHADOW)])
+@pytest.mark.deeper
+@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), pytest.param("cost", OF_COST, marks=pytest.mark.deep)])
 def test_no_kill_lets_a_run_ask_more_often_than_its_budget_permits(
-    tmp_path: Path, soaking: bool, limit: str, some: list[tuple[str, int]]
+    tmp_path: Path, limit: str, some: list[tuple[str, int]]
 ):
-    killed, most = 0, LIMIT + 3 * (limit == "shadow")
-    for kind, number in POINTS if soaking else some:
+    killed = 0
+    for kind, number in pick(POINTS, some):
         journal, ours = tmp_path / f"{kind}-{number}.db", kind in {"request", "answer"}
         model = Model((kind, number))
         status, printed = lived(journal, model, "-" if ours else kind, number, limit)
@@ -117,12 +117,11 @@ def test_no_kill_lets_a_run_ask_more_often_than_its_budget_permits(
             status, printed = lived(journal, model, "-", 0, limit)
         budget = asyncio.run(budget_of(journal))
         assert status == 0, (kind, number)
-        assert len(model.asked) <= most, (kind, number, model.asked)
-        under_way = len(budget.open)  # only a shadow call may be when its run has ended
-        assert len(model.asked) <= budget.model_calls + under_way <= most, (kind, number)
+        assert len(model.asked) <= LIMIT, (kind, number, model.asked)
+        assert len(model.asked) <= budget.model_calls <= LIMIT, (kind, number)
         if limit == "cost":  # each call reserves what it costs: one cent
             assert budget.cost == budget.model_calls * CENT <= LIMIT * CENT, (kind, number)
             assert budget.assumed == budget.unpriced * CENT, (kind, number)
-        assert budget.open == {} or limit == "shadow", (kind, number)
+        assert budget.open == {}, (kind, number)
         assert 0 < int(printed) <= len(model.asked), (kind, number)
     assert killed >= len(some) - 1

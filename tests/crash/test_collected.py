@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
-from holdfast.model import records as r
-from holdfast.telemetry.conventions import SCHEMA_URL, TOKEN_USAGE
+from beforehand.model import records as r
+from beforehand.telemetry.conventions import SCHEMA_URL, TOKEN_USAGE
 from tests.crash.collector import Collected, collector
 from tests.crash.stage import ROOT, Stored
 from tests.docs.pages import blocks
@@ -45,9 +45,9 @@ class Desk:
             "OTEL_METRIC_EXPORT_INTERVAL": "20",
             **variables,
         }
-        self.holdfast("submit", DESK, json.dumps({"number": 1, "wish": self.wish}))
+        self.beforehand("submit", DESK, json.dumps({"number": 1, "wish": self.wish}))
 
-    def holdfast(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def beforehand(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self._command(*words), cwd=self.place, env=self._environment, check=False, capture_output=True, text=True
         )
@@ -69,7 +69,7 @@ class Desk:
 
     def answer(self) -> None:
         """The person's answer to what the run asks."""
-        assert self.holdfast("answer", f"{RUN}/ask#1", self.wish, "--by", "ann").returncode == 0
+        assert self.beforehand("answer", f"{RUN}/ask#1", self.wish, "--by", "ann").returncode == 0
 
     def records(self) -> list[r.Record]:
         return Stored.read(self.place / "runs.db").records(RUN)
@@ -79,7 +79,7 @@ class Desk:
         return bytes(completed.result).decode()
 
     def _command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "holdfast", *words, "--journal", str(self.place / "runs.db")]
+        return [sys.executable, "-m", "beforehand", *words, "--journal", str(self.place / "runs.db")]
 
 
 def read_until(process: subprocess.Popen[str], said: str) -> None:
@@ -131,7 +131,7 @@ def test_the_how_to_sends_its_spans_to_a_collector(tmp_path: Path):
     with collector(tmp_path) as (address, back_end):
         for words in (["submit", "desk.py:desk", '"A-17"'], ["worker", "desk.py:desk", "--once", "--trace"]):
             subprocess.run(
-                [sys.executable, "-m", "holdfast", *words, "--journal", "runs.db"],
+                [sys.executable, "-m", "beforehand", *words, "--journal", "runs.db"],
                 cwd=tmp_path, env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": address}, check=True, capture_output=True,
             )  # fmt: skip
     assert sorted(span.name for span in back_end.spans()) == ["execute_tool refund", "invoke_agent desk"]
@@ -141,8 +141,8 @@ def check_attempts(spans: list[Collected]) -> None:
     """Each attempt is one span. That of the killed process comes from the process that found it lost."""
     attempts = [one for one in spans if one.name.startswith("execute_tool")]
     ends = {
-        (one.attributes["gen_ai.tool.call.id"], one.attributes["holdfast.attempt"]): (
-            one.attributes["holdfast.attempt.end"], one.attributes.get("error.type", ""), one.failed
+        (one.attributes["gen_ai.tool.call.id"], one.attributes["beforehand.attempt"]): (
+            one.attributes["beforehand.attempt.end"], one.attributes.get("error.type", ""), one.failed
         )
         for one in attempts
     }  # fmt: skip
@@ -165,7 +165,7 @@ def check_pieces(spans: list[Collected], claims: list[str]) -> None:
     pieces = [one for one in spans if one.name == "invoke_agent desk"]
     assert [one.span for one in pieces] == claims[1:]
     assert [one.links for one in pieces] == [{"resumed": claims[0]}, {"resumed": claims[1]}]
-    assert [one.attributes["holdfast.run.status"] for one in pieces] == ["suspended", "completed"]
+    assert [one.attributes["beforehand.run.status"] for one in pieces] == ["suspended", "completed"]
     (root,) = {one.parent for one in pieces}
     assert {one.parent for one in spans} == {root, *claims[:2]}
     (asked,) = (one for one in spans if one.name == "ask_person")
@@ -217,12 +217,13 @@ def test_a_run_does_not_wait_for_an_exporter(tmp_path: Path, listens: bool, at_o
     assert desk.result().count(desk.wish) == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_process_ends_with_the_status_of_its_runs_when_the_exporter_gives_up(tmp_path: Path, listens: bool):
     with useless(listens=listens) as (address, _):
         desk = Desk(tmp_path, address, OTEL_EXPORTER_OTLP_TIMEOUT="0.1")
         for status in (3, 0):
-            ended = desk.holdfast("worker", DESK, "--once", "--trace")
+            ended = desk.beforehand("worker", DESK, "--once", "--trace")
             assert ended.returncode == status, ended.stderr
             assert "Failed to export spans batch" in ended.stderr
             if status == 3:

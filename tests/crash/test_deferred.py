@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from holdfast.journal.record_codec import decode
+from beforehand.journal.record_codec import decode
 from tests.crash.deferred import NUMBER
 from tests.crash.forks import Forks
 
@@ -105,7 +105,9 @@ def accepted(lives: Forks, place: Path, kind: str) -> Office:
     return office
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["before its answer", "after its answer"])
+@pytest.mark.parametrize(
+    "early", [pytest.param(False, marks=pytest.mark.deep), True], ids=["before its answer", "after its answer"]
+)
 def test_a_kill_at_every_point_of_asking(lives: Forks, tmp_path: Path, early: bool):
     """The webhook may be there before the run has even begun."""
 

@@ -15,37 +15,39 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.environment import CHILD_POINTS
-from holdfast.model import records as r
+from beforehand.engine.environment import CHILD_POINTS
+from beforehand.model import records as r
 from tests.crash.desks import Case
 from tests.crash.forks import ROOT
 from tests.crash.stage import until
+from tests.draws import pick
 
 PROGRAM = "tests.crash.families"
 TREE = ["trip-ann", "trip-ann~booking.1", "trip-ann~booking.2"]
 
 
-def killed_at(begin: Callable[[], Case], what: str, soaking: bool) -> Iterator[Case]:
-    """As `killed`: at the points of children, and at every fourth of the others unless there is more time.
+def killed_at(begin: Callable[[], Case], what: str) -> Iterator[Case]:
+    """As `killed`: at the points of children and at every fourth of the others; in `make deep` at all of them.
 
     Whether a notice finds its receiver driven is a race, so a point may not be reached again.
     """
     begun = begin()
     assert begun.live(what) == 0
-    points = [one for at, one in enumerate(begun.points()) if soaking or at % 4 == 0 or one[0] in CHILD_POINTS]
+    points = begun.points()
+    few = [point for at, point in enumerate(points) if at % 4 == 0 or point[0] in CHILD_POINTS]
     reached = set[str]()
-    for point, number in points:
+    for point, number in pick(points, few):
         case = begin()
         if case.live(what, point, number) == -signal.SIGKILL:
             print(f"killed at {point} {number}")  # a failure shows last where
             reached.add(point)
             yield case
-    assert len(reached) > len(points) // 5, reached
+    assert len(reached) > len(few) // 5, reached
 
 
-@pytest.mark.soak
-def test_a_kill_at_every_boundary_of_start_and_join_loses_and_doubles_nothing(fresh: Callable[[], Case], soaking: bool):
-    for case in killed_at(fresh, "run ann", soaking):
+@pytest.mark.deeper
+def test_a_kill_at_every_boundary_of_start_and_join_loses_and_doubles_nothing(fresh: Callable[[], Case]):
+    for case in killed_at(fresh, "run ann"):
         assert case.says("run ann") == "ann car, ann room"
         assert sorted(case.happened()) == ["ann car", "ann room"]
         assert sorted(case.says("list")) == TREE
@@ -53,15 +55,15 @@ def test_a_kill_at_every_boundary_of_start_and_join_loses_and_doubles_nothing(fr
         assert (kinds[r.ChildStarted], kinds[r.ChildJoined], kinds[r.RunCompleted]) == (2, 2, 1)
 
 
-@pytest.mark.soak
-def test_a_kill_at_every_boundary_of_a_cancellation_leaves_no_child_behind(fresh: Callable[[], Case], soaking: bool):
+@pytest.mark.deeper
+def test_a_kill_at_every_boundary_of_a_cancellation_leaves_no_child_behind(fresh: Callable[[], Case]):
     def waiting() -> Case:
         case = fresh()
         assert case.says("run asked").startswith("RunSuspended")
         return case
 
     between = 0
-    for case in killed_at(waiting, "cancel asked", soaking):
+    for case in killed_at(waiting, "cancel asked"):
         cancelled = any(isinstance(one, r.CommandApplied) for one in case.records("trip-asked"))
         lives = not all(" cancelled" in state for run, state in case.says("list").items() if "~" in run)
         between += cancelled and lives
@@ -90,7 +92,7 @@ def test_two_processes_that_die_and_come_back_drive_one_tree(tmp_path: Path):
             worker.kill()
             worker.wait()
     assert (tmp_path / "result").read_text() == " ".join(f"part-{number:02}" for number in range(24))
-    named = Counter(line.partition(" hf-")[0] for line in lines(effects))
+    named = Counter(line.partition(" bh-")[0] for line in lines(effects))
     assert named == dict.fromkeys((f"part-{number:02}" for number in range(24)), 1)
 
 

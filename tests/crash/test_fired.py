@@ -11,14 +11,16 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast import Holdfast
-from holdfast.control.schedules import declare_schedules
-from holdfast.inspect.reader import read_schedules
-from holdfast.journal.backend_rules import FOREVER_MS
-from holdfast.journal.host import uptime_ms
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.queues.firing_times import Schedule, moments
-from holdfast.queues.schedules import run_id_of
+import pytest
+
+from beforehand import Beforehand
+from beforehand.control.schedules import declare_schedules
+from beforehand.inspect.reader import read_schedules
+from beforehand.journal.backend_rules import FOREVER_MS
+from beforehand.journal.host import uptime_ms
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.queues.firing_times import Schedule, moments
+from beforehand.queues.schedules import run_id_of
 from tests.crash.desks import Case, killed
 from tests.crash.fired import FIRED, SCHEDULES
 from tests.crash.firing_worker import desk, journal_at
@@ -42,6 +44,7 @@ def declared(fresh: Callable[[], Case]) -> Callable[[], Case]:
     return begin
 
 
+@pytest.mark.deeper
 def test_a_firing_that_was_killed_is_made_again_and_each_moment_has_one_run(fresh: Callable[[], Case]):
     for case in killed(declared(fresh), "fire"):
         assert case.says("fire") == FIRED
@@ -50,6 +53,7 @@ def test_a_firing_that_was_killed_is_made_again_and_each_moment_has_one_run(fres
         assert sorted(case.happened()) == FIRED
 
 
+@pytest.mark.deeper
 def test_a_declaration_that_was_killed_is_made_again_once(fresh: Callable[[], Case]):
     for case in killed(fresh, "declare"):
         assert case.says("declared") in ([], sorted(SCHEDULES))
@@ -57,6 +61,7 @@ def test_a_declaration_that_was_killed_is_made_again_once(fresh: Callable[[], Ca
         assert case.says("declared") == sorted(SCHEDULES)
 
 
+@pytest.mark.deeper
 def test_a_pause_that_was_killed_holds_or_is_given_again(fresh: Callable[[], Case]):
     for case in killed(declared(fresh), "pause"):
         assert case.says("pause") == [True, 2]
@@ -70,7 +75,7 @@ def test_of_processes_that_are_killed_each_moment_is_fired_by_one(tmp_path: Path
     journal, begun = tmp_path / "desk.db", uptime_ms()
 
     async def declare() -> None:
-        async with Holdfast(journal_at(str(journal), begun), agents=[desk], recover=False) as app:
+        async with Beforehand(journal_at(str(journal), begun), agents=[desk], recover=False) as app:
             await declare_schedules(app.engine, EVERY, app.agents)
 
     asyncio.run(declare())

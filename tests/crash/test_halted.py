@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from tests.crash.desks import Case, killed
 
 PROGRAM = "tests.crash.halted"
@@ -24,6 +24,7 @@ def halted(case: Case) -> Case:
     return case
 
 
+@pytest.mark.deeper
 def test_a_kill_while_it_stops_leaves_it_to_a_person(fresh: Callable[[], Case]):
     for case in killed(lambda: begun(fresh()), "drive changed"):
         assert case.says("drive changed") == "diverged"
@@ -31,6 +32,7 @@ def test_a_kill_while_it_stops_leaves_it_to_a_person(fresh: Callable[[], Case]):
         assert case.happened() == ["Oslo"]
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("word", ENDS)
 def test_a_kill_while_somebody_says_how_it_goes_on_loses_no_word(fresh: Callable[[], Case], word: str):
     other = "call off" if word == "resume" else "resume"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from tests.crash.desks import Case, killed
 
 PROGRAM = "tests.crash.handed"
@@ -40,9 +40,10 @@ def finish(case: Case) -> None:
     assert (told[r.QuestionAsked], told[r.HandedOff], told[r.RunCompleted]) == (1, 1, 1)
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize(
     ("before", "what"),
-    [(lambda case: case, "drive"), (asked, "Lima"), (answered, "drive")],
+    [pytest.param(lambda case: case, "drive", marks=pytest.mark.deep), (asked, "Lima"), (answered, "drive")],
     ids=["while people are asked", "while one of them answers", "while the other agent goes on"],
 )
 def test_a_kill_at_every_point_changes_nothing(fresh: Callable[[], Case], before: Callable[[Case], Case], what: str):

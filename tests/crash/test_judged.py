@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from tests.crash.desks import Case, killed
 
 PROGRAM = "tests.crash.judged"
 
 
-@pytest.mark.parametrize("then", ["refuse", "ask"])
+@pytest.mark.deeper
+@pytest.mark.parametrize("then", [pytest.param("refuse", marks=pytest.mark.deep), "ask"])
 def test_a_kill_at_every_point_leaves_one_ruling_for_each_policy_that_had_a_say(fresh: Callable[[], Case], then: str):
     undisturbed = fresh()
     assert (undisturbed.says("auto"), len(undisturbed.effects())) == ("paid", 1)

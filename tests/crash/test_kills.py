@@ -1,25 +1,24 @@
 """Real processes, really killed: at every named place, after every occurrence of it, twice in the same place.
 
-What must hold is in `checks` and `lives`; this file says where the run dies. `HOLDFAST_CRASH` names one plan to repeat.
+What must hold is in `checks` and `lives`; this file says where the run dies. `BEFOREHAND_CRASH` names one plan to repeat.
 """
 
-import os
 import random
 
 import pytest
 
-from holdfast.engine.environment import POINTS
+from beforehand.engine.environment import POINTS
 from tests.crash.lives import Plan, plans_from_environment, survive
 from tests.crash.points import ALL, COMMIT, REQUEST
 from tests.crash.stage import Case
+from tests.draws import ends, pick
 
 VERIFY = ("before_verify", "after_verify")  # reached only by a worker that takes over
 DIRECT = tuple(point for point in (*POINTS, *REQUEST, *COMMIT) if point not in VERIFY)
 SENT, UNSENT = ("after_request:mail", 2), ("before_request:mail", 2)  # the last letter: it landed, or never left
 LEFT_PLAIN = ("after_request:plain", 1)
 KILLS = 200
-SOAK_CHUNKS, SOAK_KILLS = 100, 200
-CHUNKS = range(SOAK_CHUNKS if os.environ.get("HOLDFAST_SOAK") == "1" else 1)
+CHUNKS = (0, *(pytest.param(number, marks=pytest.mark.deep) for number in range(1, 100)))
 
 
 @pytest.fixture(scope="session")
@@ -68,16 +67,19 @@ def live_through(new_case, plans):
     return kills
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("point", DIRECT)
 def test_killed_at_each_occurrence(new_case, counted, point):
-    plans = once(counted, point)
+    """At the first occurrence and the last; at those between in `make deep`."""
+    plans = list(pick(once(counted, point), ends(once(counted, point))))
     assert plans, f"{point} is never reached"
     assert live_through(new_case, plans) == len(plans)
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("point", DIRECT)
 def test_killed_twice_in_the_same_place(new_case, counted, point):
-    plans = twice(counted, point)
+    plans = list(pick(twice(counted, point), twice(counted, point)[:1]))
     kills = live_through(new_case, plans)
     # What stood before the first death may be on record, so that the second life does not come there again.
     assert len(plans) < kills <= 2 * len(plans) or point == "after_end"
@@ -111,13 +113,14 @@ def test_an_effect_that_lands_after_its_process_died_is_not_repeated(new_case):
     survive(case, plan)
 
 
-def test_the_default_run_makes_enough_kills(counted):
+def test_the_matrix_makes_enough_kills_and_its_few_come_by_every_point(counted):
     """Counted as the tests above hold it: every planned death, but of a second one in the same place only the first."""
     single = [plan for point in DIRECT for plan in once(counted, point)]
     double = [plan for point in DIRECT for plan in twice(counted, point)]
     found = [plan for point in VERIFY for plan in recovering(point)]
     assert len(single) + len(double) + sum(len(plan.deaths) for plan in found) >= KILLS
-    assert {place for plan in [*single, *found, *resolving()] for place, _ in plan.deaths} >= set(ALL)
+    few = [plan for point in DIRECT for plan in ends(once(counted, point))]
+    assert {place for plan in [*few, *found, *resolving()] for place, _ in plan.deaths} >= set(ALL)
 
 
 def test_one_plan(new_case):
@@ -125,12 +128,11 @@ def test_one_plan(new_case):
     survive(new_case("one"), plan)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_killed_at_random(new_case, counted, seed, soaking, chunk):
+def test_killed_at_random(new_case, counted, seed, chunk):
     chance = random.Random(f"{seed}/{chunk}")
     kills, number = 0, 0
-    while kills < (SOAK_KILLS if soaking else 8):
+    while kills < 8:
         case = new_case(f"{number}")
         kills += survive(case, drawn(chance, counted)).kills
         case.drop()

@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.loop import ModelCall
+from beforehand.loop import ModelCall
+from tests.draws import pick
 from tests.loop.model_server import ModelServer, Says, Status
 
 EFFECTS = {"refund A": 1, "note A": 1, "refund B": 1}
@@ -82,7 +83,6 @@ class Case:
         self.witness = Witness()
         self.model = ModelServer(self._answer)
         self.turns: list[int] = []  # of each request to the model
-        self.shadows: list[int] = []  # of each request to a model whose answers are not used
         self.lives: list[list[dict[str, Any]]] = []
         self.child: asyncio.subprocess.Process | None = None
         self.killed = False
@@ -92,9 +92,6 @@ class Case:
         if body.get("model") == "down":
             return Status(503)
         turn = sum(one["role"] in {"assistant", "model"} for one in body.get("messages") or body["contents"])
-        if body.get("model") == "cheap":
-            self.shadows.append(turn)
-            return Says("A shadow that takes its time, longer than the turn beside it", pause=0.03)
         self.turns.append(turn)
         again = len(self.turns)
         order = json.dumps({"order": "A" if turn == 0 else "B"})
@@ -171,18 +168,20 @@ def test_without_a_kill(tmp_path: Path):
     assert case.turns == [0, 1, 2]
 
 
-@pytest.mark.soak
-def test_killed_at_an_event(tmp_path: Path, soaking: bool):
-    for place in range(33) if soaking else (2, 13, 24):
+EVENTS = [(turn, event) for turn in range(3) for event in range(8)]
+
+
+@pytest.mark.deeper
+def test_killed_at_an_event(tmp_path: Path):
+    for place in pick(range(33), (2, 13, 24)):
         case = Case(tmp_path / str(place))
         asyncio.run(case.whole(lambda number, _, place=place, case=case: case.kill() if number == place else None))
         case.check()
 
 
-@pytest.mark.soak
-def test_killed_inside_the_stream_of_an_answer(tmp_path: Path, soaking: bool):
-    places = [(turn, event) for turn in range(3) for event in range(8)] if soaking else [(0, 3), (1, 0), (2, 7)]
-    for place in places:
+@pytest.mark.deeper
+def test_killed_inside_the_stream_of_an_answer(tmp_path: Path):
+    for place in pick(EVENTS, [(0, 3), (1, 0), (2, 7)]):
         case = Case(tmp_path / f"{place}")
         case.model.on_event = lambda *at, place=place, case=case: case.kill() if at == place else None
         asyncio.run(case.whole())
@@ -233,40 +232,6 @@ def test_a_route_that_fell_back_survives_kills_in_a_stream_and_after_an_effect(t
         case.check()
         assert len(case.model.requests) > len(case.turns), "the model that is down was asked, too"
         assert _reasons(case.journal) == [("gpt-test", _DOWN)] * 3
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("model", ["cheap", "m"])
-def test_a_shadow_call_survives_kills_in_it_and_in_the_turn_beside_it(tmp_path: Path, model: str, soaking: bool):
-    """No turn has two shadow calls, whatever dies; a call that was lost stays on record without an answer."""
-    for turn, event in [(turn, event) for turn in range(3) for event in range(8)] if soaking else [(0, 2), (1, 4)]:
-        case = Case(tmp_path / f"{turn}-{event}", "shadow")
-
-        def on_event(number: int, place: int, case: Case = case, at: tuple[int, int] = (turn, event)) -> None:
-            asked = case.model.requests[number]
-            said = sum(one["role"] == "assistant" for one in asked["messages"])
-            if asked["model"] == model and (said, place) == at:
-                case.kill()
-
-        case.model.on_event = on_event
-        asyncio.run(case.whole())
-        case.check()
-        assert case.killed
-        assert len(case.shadows) == len(set(case.shadows)), "asked twice"
-        asked, answered = (_ledger(case.journal, stream) for stream in ("shadow-calls", "shadow-answers"))
-        assert set(answered) <= set(asked)
-        assert {f"talk-x/{_STEPS[turn]} cheap" for turn in case.shadows} <= set(asked)
-        if model == "cheap":
-            assert f"talk-x/{_STEPS[turn]} cheap" in set(asked) - set(answered)
-
-
-_STEPS = ["turn/model#1", "turn#2/model#1", "turn#3/model#1"]
-
-
-def _ledger(journal: Path, stream: str) -> list[str]:
-    """The keys of a stream of the ledger, read from the file without the runtime."""
-    with contextlib.closing(sqlite3.connect(journal)) as file:
-        return [key for (key,) in file.execute("select key from ledger where stream = ? order by rowid", (stream,))]
 
 
 _DOWN = "down failed (unavailable): "

@@ -13,7 +13,7 @@ import pytest
 PROGRAM = """
 import asyncio, json, os, signal, sys
 from pathlib import Path
-from holdfast import Holdfast, Key, Rejected, Run, agent, current_operation, tool
+from beforehand import Beforehand, Key, Rejected, Run, agent, current_operation, tool
 
 place, kill_at = Path(sys.argv[1]), sys.argv[2]
 witness = place / "witness"
@@ -53,7 +53,7 @@ async def serve(run: Run, name: str) -> str:
     return await refund(name)
 
 async def main():
-    async with Holdfast(place / "runs.db", agents=[serve], recover=False) as app:
+    async with Beforehand(place / "runs.db", agents=[serve], recover=False) as app:
         print(await app.run(serve, "ann"))
 
 asyncio.run(main())

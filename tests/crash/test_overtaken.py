@@ -22,6 +22,7 @@ def landed(register: Path) -> list[str]:
     return [value for _, value in sorted(lines, key=lambda line: float(line[0]))]
 
 
+@pytest.mark.deep
 def test_a_kill_at_every_point_leaves_the_last_value(lives: Forks, tmp_path: Path):
     journal = tmp_path / "whole.db"
     assert lives.live(str(journal), str(tmp_path / "whole"), "", 0) == 0

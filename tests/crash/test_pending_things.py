@@ -16,7 +16,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast import Deferred, Holdfast, Key, Once, Pending, Run, RunSuspended, agent, current_operation, tool
+from beforehand import Deferred, Beforehand, Key, Once, Pending, Run, RunSuspended, agent, current_operation, tool
 
 SPELLING, RUN, DIES = sys.argv[1:4]
 WORLD = Path("world")
@@ -66,7 +66,7 @@ async def sell(run: Run, name: str) -> str:
 
 
 async def main() -> None:
-    async with Holdfast("pending.db", agents=[sell]) as app:
+    async with Beforehand("pending.db", agents=[sell]) as app:
         try:
             print(await app.run(sell, RUN))
         except RunSuspended:

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
-from holdfast import Holdfast
+import pytest
+
+from beforehand import Beforehand
 from tests.crash.permit_worker import APART_S, BURST, LIMITS, desk
 from tests.crash.queue_worker import done
 from tests.crash.stage import until
@@ -23,12 +25,12 @@ PROCESSES = 20
 
 
 async def submit(journal: Path, names: list[str]) -> None:
-    async with Holdfast(str(journal), agents=[desk], queues=LIMITS, recover=False) as app:
+    async with Beforehand(str(journal), agents=[desk], queues=LIMITS, recover=False) as app:
         await asyncio.gather(*(app.submit(desk, name, queue="calls") for name in names))
 
 
 async def permits(journal: Path) -> dict[str, int]:
-    async with Holdfast(str(journal), agents=[desk], recover=False) as app:
+    async with Beforehand(str(journal), agents=[desk], recover=False) as app:
         return {use.name: len(use.permits) for use in await app.engine.journal.permits()}
 
 
@@ -43,6 +45,7 @@ def workers(journal: Path, place: Path) -> Generator[None]:
         process.wait()
 
 
+@pytest.mark.deep
 def test_twenty_processes_never_make_more_calls_at_once_though_some_are_killed_in_one(tmp_path: Path):
     """The locks of files are the witness: the system frees those of a killed process, and lends none twice."""
     journal = tmp_path / "desk.db"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.engine.settings import Settings
-from holdfast.journal.port import RunRow
+from beforehand import Beforehand
+from beforehand.engine.settings import Settings
+from beforehand.journal.port import RunRow
 from tests.crash.poison_worker import LIMITS, SLOTS, desk
 from tests.crash.queue_worker import done
 from tests.crash.stage import until
@@ -25,13 +25,13 @@ POISON = ("tool-kill", "tool-exit", "code-kill", "code-exit")
 
 
 async def submit(journal: Path, names: list[str]) -> None:
-    async with Holdfast(str(journal), agents=[desk], queues=LIMITS, recover=False) as app:
+    async with Beforehand(str(journal), agents=[desk], queues=LIMITS, recover=False) as app:
         for name in names:
             await app.submit(desk, name, queue="mail")
 
 
 async def rows(journal: Path) -> dict[str, RunRow]:
-    async with Holdfast(str(journal), agents=[desk], recover=False) as app:
+    async with Beforehand(str(journal), agents=[desk], recover=False) as app:
         return {row.run: row for row in await app.engine.journal.runs(limit=1_000)}
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from tests.crash.desks import Case, killed
 
 PROGRAM = "tests.crash.reviewed"
@@ -20,6 +20,10 @@ CASES = {
     "compensate": ("booked", "TransactionAborted", ["paid", "paid back"]),
     "abandon": ("landed", "stopped: cancelled", ["paid"]),
 }
+WORDS = [
+    "retry", "compensate",
+    *(pytest.param(word, marks=pytest.mark.deep) for word in CASES if word not in {"retry", "compensate"}),
+]  # fmt: skip
 COUNTS = {"compensate": (r.TransactionAborting, r.Resolved), "abandon": (r.RunStoppedRecord,)}
 
 
@@ -44,8 +48,13 @@ def driven(case: Case, about: str) -> str:
     return case.says(f"{about} drive") if "is called off" in said else said
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["and said again at once", "and looked for first"])
-@pytest.mark.parametrize("word", CASES)
+@pytest.mark.deeper
+@pytest.mark.parametrize(
+    "at_once",
+    [True, pytest.param(False, marks=pytest.mark.deep)],
+    ids=["and said again at once", "and looked for first"],
+)
+@pytest.mark.parametrize("word", WORDS)
 def test_a_kill_while_it_is_said_leaves_it_said_or_not(fresh: Callable[[], Case], word: str, at_once: bool):
     about, heard, done = CASES[word]
     for case in killed(partial(begun, fresh, about), f"{about} {word}"):
@@ -61,7 +70,8 @@ def test_a_kill_while_it_is_said_leaves_it_said_or_not(fresh: Callable[[], Case]
         assert words(case, about) == dict.fromkeys(COUNTS.get(word, (r.Resolved,)), 1)
 
 
-@pytest.mark.parametrize("word", CASES)
+@pytest.mark.deeper
+@pytest.mark.parametrize("word", WORDS)
 def test_a_kill_between_the_answer_and_its_end(fresh: Callable[[], Case], word: str):
     """What a kill makes unknown again is reviewed again, by what stands in the books."""
     about, heard, done = CASES[word]

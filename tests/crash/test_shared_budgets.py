@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.inspect.reader import JournalReader
-from holdfast.journal.backends import address_of
-from holdfast.journal.port import BudgetUse
-from holdfast.queues.zones import day_of
+from beforehand.inspect.reader import JournalReader
+from beforehand.journal.backends import address_of
+from beforehand.journal.port import BudgetUse
+from beforehand.queues.zones import day_of
 from tests.crash.test_budgets import CENT, ROOT, Model
+from tests.draws import pick
 from tests.unit.engine.lab import charges_in
 
 LIMIT = 9  # as in tests/crash/sharing.py
@@ -62,13 +63,14 @@ POINTS = [(kind, n) for kind in ("request", "answer", "before_commit", "after_co
 OTHERS = [("before_commit", 2), ("request", 3), ("answer", 2), ("after_commit", 4)]
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), ("cost", OTHERS), ("effects", OTHERS)])
-def test_no_kill_lets_processes_pass_a_budget_that_they_share(
-    tmp_path: Path, soaking: bool, limit: str, some: list[tuple[str, int]]
-):
+@pytest.mark.deeper
+@pytest.mark.parametrize(
+    ("limit", "some"),
+    [("calls", SOME), *(pytest.param(limit, OTHERS, marks=pytest.mark.deep) for limit in ("cost", "effects"))],
+)
+def test_no_kill_lets_processes_pass_a_budget_that_they_share(tmp_path: Path, limit: str, some: list[tuple[str, int]]):
     killed = 0
-    for kind, number in POINTS if soaking else some:
+    for kind, number in pick(POINTS, some):
         journal, ours = tmp_path / f"{kind}-{number}.db", kind in {"request", "answer"}
         model, days = Model((kind, number)), [day()]
         with model.serving() as url:

@@ -1,4 +1,4 @@
-"""`make soak-live`, one short round: live runs, a kill, and a witness outside that counts their effects."""
+"""The soak of `make deep`, one short round: live runs, a kill, and a witness outside that counts their effects."""
 
 import json
 import runpy
@@ -17,6 +17,7 @@ def soak(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.deep
 def test_a_short_round_kills_a_process_and_finds_every_effect(tmp_path: Path):
     shape = ("--minutes", "0.2", "--runs", "12", "--workers", "2", "--kill-every", "6")
     done = soak(*shape, "--directory", str(tmp_path), "--json")

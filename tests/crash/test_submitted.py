@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast import Holdfast
+import pytest
+
+from beforehand import Beforehand
 from tests.crash.desks import Case, killed
 from tests.crash.forks import ROOT
 from tests.crash.queue_worker import LIMITS, desk, done
@@ -26,6 +28,7 @@ def completed(case: Case) -> bool:
     return {run: line[0] for run, line in case.says("listed").items()} == dict.fromkeys(BOTH, "completed")
 
 
+@pytest.mark.deeper
 def test_a_submission_that_was_killed_is_given_again_and_loses_nothing(fresh: Callable[[], Case]):
     for case in killed(fresh, "submit"):
         before = case.says("listed")
@@ -37,6 +40,7 @@ def test_a_submission_that_was_killed_is_given_again_and_loses_nothing(fresh: Ca
         assert sorted(case.happened()) == ["ann", "bea"]
 
 
+@pytest.mark.deeper
 def test_a_start_that_was_killed_is_made_again_and_no_effect_is_repeated(fresh: Callable[[], Case]):
     def submitted() -> Case:
         case = fresh()
@@ -55,7 +59,7 @@ def test_five_processes_never_exceed_a_limit_though_some_are_killed(tmp_path: Pa
     names = [f"{number:02}" for number in range(40)]
 
     async def submit() -> None:
-        async with Holdfast(str(journal), agents=[desk], queues=LIMITS, recover=False) as app:
+        async with Beforehand(str(journal), agents=[desk], queues=LIMITS, recover=False) as app:
             await asyncio.gather(
                 *(
                     app.submit(

@@ -29,7 +29,7 @@ def heard(case: Case) -> Case:
 
 def handed(case: Case) -> Case:
     assert heard(case).says("approve") == "done"
-    assert "take-over" in case.says("drive")
+    assert "is handed over" in case.says("drive")
     return case
 
 
@@ -48,7 +48,7 @@ def finish(case: Case) -> None:
         assert case.effects() == []
         assert case.says("approve") == "done"
         said = case.says("drive")
-    if said.startswith("waits") and "take-over" in said:
+    if said.startswith("waits") and "is handed over" in said:
         case.says("answer")
         said = case.says("drive")
     ended = "LGA, told ['LaGuardia'], then signed"
@@ -58,9 +58,16 @@ def finish(case: Case) -> None:
     assert case.effects() == ["LGA"]
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize(
     ("before", "what"),
-    [(asked, "tell"), (told, "drive"), (handed, "answer"), (handed, "take"), (taken, "drive")],
+    [
+        (asked, "tell"),
+        (told, "drive"),
+        pytest.param(handed, "answer", marks=pytest.mark.deep),
+        pytest.param(handed, "take", marks=pytest.mark.deep),
+        pytest.param(taken, "drive", marks=pytest.mark.deep),
+    ],
     ids=["while it is told", "while it hears", "while it is answered", "while it is taken", "while it ends"],
 )
 def test_a_kill_at_every_point_changes_nothing(fresh: Callable[[], Case], before: Callable[[Case], Case], what: str):

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.model import records as r
+import pytest
+
+from beforehand.model import records as r
 from tests.crash.desks import Case, killed
 
 PROGRAM = "tests.crash.traced"
@@ -17,6 +19,7 @@ def spans(case: Case) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+@pytest.mark.deep
 def test_a_kill_at_every_point_repeats_no_span_and_breaks_no_trace(fresh: Callable[[], Case]):
     for case in killed(fresh, "ann"):
         exported, sent, before = spans(case), len(case.effects()), case.records("trip-ann")
@@ -27,7 +30,7 @@ def test_a_kill_at_every_point_repeats_no_span_and_breaks_no_trace(fresh: Callab
         assert len({span["trace"] for span in found}) <= 1
 
         # Each attempt has one span; that of a killed process is exported by the process that found it lost.
-        told = Counter((span["holdfast.step"], span["holdfast.attempt"]) for span in attempts)
+        told = Counter((span["beforehand.step"], span["beforehand.attempt"]) for span in attempts)
         assert max(told.values(), default=1) == 1
         began = {(one.step, one.number) for one in records if isinstance(one, r.AttemptStarted)}
         claims = [one for one in records if isinstance(one, r.Claimed)]
@@ -45,7 +48,7 @@ def test_a_kill_at_every_point_repeats_no_span_and_breaks_no_trace(fresh: Callab
             continue
         assert [span["span"] for span in runs] == contexts[-1:]
         assert runs[0]["links"] == contexts[-2:-1]
-        assert runs[0]["holdfast.run.status"] == "completed"
+        assert runs[0]["beforehand.run.status"] == "completed"
 
         # What the tools sent carries the trace, and the span of the attempt.
         carried = [effect.split()[-1].split("-") for effect in case.effects()]

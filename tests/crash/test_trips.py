@@ -53,7 +53,10 @@ def begin(lives: Forks, scenario: str, place: Path) -> None:
         assert live(lives, "commit", place) == 0
 
 
-@pytest.mark.parametrize("scenario", sorted(EXPECTED))
+@pytest.mark.parametrize(
+    "scenario",
+    ["commit", *(pytest.param(name, marks=pytest.mark.deep) for name in sorted(EXPECTED) if name != "commit")],
+)
 def test_a_kill_at_every_point_changes_nothing(lives: Forks, tmp_path: Path, scenario: str):
     place = tmp_path / "trip"
     begin(lives, scenario, place)

@@ -4,11 +4,11 @@
 that was handed over, and `take` takes it over.
 """
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.errors import Interrupted, RunStopped, RunSuspended, UsageError
-from holdfast.journal.record_codec import decode
-from holdfast.model import records as r
-from holdfast.people.items import items
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.errors import Interrupted, RunStopped, RunSuspended, UsageError
+from beforehand.journal.record_codec import decode
+from beforehand.model import records as r
+from beforehand.people.items import items
 from tests.crash.desks import note, serve_desk
 
 RUN = "trip-ann"
@@ -34,7 +34,7 @@ async def desk(run: Run, name: str) -> str:
     return f"{booked}, told {told}, then {said}"
 
 
-async def drive(app: Holdfast) -> str:
+async def drive(app: Beforehand) -> str:
     """The run, as far as it comes: its result, what it waits for, or how it ended."""
     try:
         return await app.run(desk, "ann")
@@ -44,7 +44,7 @@ async def drive(app: Holdfast) -> str:
         return f"{stopped.reason}: {stopped.message}"
 
 
-async def order(app: Holdfast, what: str) -> str:
+async def order(app: Beforehand, what: str) -> str:
     """A person's word; where it comes again, what that person is told."""
     try:
         match what:
@@ -62,7 +62,7 @@ async def order(app: Holdfast, what: str) -> str:
     return "done"
 
 
-async def look(app: Holdfast) -> dict[str, object]:
+async def look(app: Beforehand) -> dict[str, object]:
     """What is on record."""
     records = [decode(row.body) for row in await app.service.engine.journal.read(RUN, 0, 1000)]
     return {
@@ -72,7 +72,7 @@ async def look(app: Holdfast) -> dict[str, object]:
     }
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     match what:
         case "drive":
             return await drive(app)

@@ -9,9 +9,9 @@ from opentelemetry import propagate
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.telemetry import following
-from holdfast.telemetry.opentelemetry import OpenTelemetry
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.telemetry import following
+from beforehand.telemetry.opentelemetry import OpenTelemetry
 from tests.crash.desks import note, serve_desk
 
 
@@ -50,7 +50,7 @@ async def desk(run: Run, name: str) -> str:
     return " and ".join([await book("Oslo"), await book("Lima"), await book("Rome")])
 
 
-async def act(app: Holdfast, what: str) -> object:
+async def act(app: Beforehand, what: str) -> object:
     return await app.run(desk, what)
 
 

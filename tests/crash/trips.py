@@ -11,10 +11,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from beforehand import Beforehand
+from beforehand.engine.environment import system_environment
+from beforehand.errors import UsageError
 from examples.trip import Trip, book_trip
-from holdfast import Holdfast
-from holdfast.engine.environment import system_environment
-from holdfast.errors import UsageError
 from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
 
@@ -28,7 +28,7 @@ TRIPS = {
 async def live(scenario: str, journal: str, points: Points) -> str:
     """One life: make the trip, and undo it where that is what is tried."""
     environment = replace(system_environment(), crash=points)
-    async with Holdfast(
+    async with Beforehand(
         WatchedJournal(journal, points), agents=[book_trip], environment=environment, recover=False
     ) as app:
         if scenario != "undo":

@@ -11,6 +11,6 @@ def running(folder, module):
             command = (process / "cmdline").read_bytes()
         except OSError:
             continue  # it ended while we looked
-        if str(folder).encode() in command and f"holdfast.demo.{module}\0".encode() in command:
+        if str(folder).encode() in command and f"beforehand.demo.{module}\0".encode() in command:
             found.append(int(process.name))
     return found

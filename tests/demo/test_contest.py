@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from holdfast.demo.contest import Contest, DemoError, Progress, count
-from holdfast.demo.scenario import REQUESTS, make_requests, make_schedule, write_requests
-from holdfast.demo.sides import WithoutHoldfast
-from holdfast.demo.witness import KillNow, WitnessedEffect
+from beforehand.demo.contest import Contest, DemoError, Progress, count
+from beforehand.demo.scenario import REQUESTS, make_requests, make_schedule, write_requests
+from beforehand.demo.sides import WithoutBeforehand
+from beforehand.demo.witness import KillNow, WitnessedEffect
 from tests.demo.processes import running
 
 
@@ -26,10 +26,11 @@ class Stage:
         return asyncio.run(contest.run())
 
 
-def test_without_holdfast_effects_happen_twice(tmp_path):
+@pytest.mark.deep
+def test_without_beforehand_effects_happen_twice(tmp_path):
     """The story that the demo tells of today's practice: restarts and retries repeat effects."""
     stage = Stage(tmp_path)
-    result = stage.play(WithoutHoldfast, seed=7)["without"]
+    result = stage.play(WithoutBeforehand, seed=7)["without"]
     counts = count(range(1, REQUESTS + 1), result.effects, result.report)
 
     assert counts.requested == 96
@@ -79,7 +80,7 @@ def test_services_that_end_early_end_the_demo(tmp_path):
         for witness in running(tmp_path, "witness"):
             os.kill(witness, signal.SIGKILL)
 
-    contest = Contest(7, requests, tmp_path, [WithoutHoldfast(requests, tmp_path)], shoot)
+    contest = Contest(7, requests, tmp_path, [WithoutBeforehand(requests, tmp_path)], shoot)
     with pytest.raises(DemoError, match="services ended early"):
         asyncio.run(contest.run())
     assert not running(tmp_path, "without")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.demo.contest import count, fate, misreported, refunded_twice
-from holdfast.demo.scenario import SERVICES
+from beforehand.demo.contest import count, fate, misreported, refunded_twice
+from beforehand.demo.scenario import SERVICES
 
 REPORTS = st.sampled_from([None, "done", "failed", "waiting"])
 SPOTS = st.tuples(st.sampled_from(SERVICES), st.integers(1, 6))

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.demo.scenario import (
+from beforehand.demo.scenario import (
     COMMITS_AT_ONCE,
     DECKS,
     REQUESTS,

@@ -6,8 +6,8 @@ import aiosmtplib
 import httpx2
 import pytest
 
-from holdfast.demo.scenario import Kill, ScheduledFault
-from holdfast.demo.shop import RefusedError
+from beforehand.demo.scenario import Kill, ScheduledFault
+from beforehand.demo.shop import RefusedError
 from tests.demo.worlds import CUSTOMERS, FIRST, counted, open_shop, world_with
 
 REFUND = ("payments", FIRST.id)

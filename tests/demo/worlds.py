@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 from collections import Counter
 
-from holdfast.demo.scenario import FaultSchedule, ScheduledFault, make_requests
-from holdfast.demo.services import serving
-from holdfast.demo.shop import Shop
-from holdfast.demo.world import DemoWorld
+from beforehand.demo.scenario import FaultSchedule, ScheduledFault, make_requests
+from beforehand.demo.services import serving
+from beforehand.demo.shop import Shop
+from beforehand.demo.world import DemoWorld
 
 CUSTOMERS = make_requests(seed=1, how_many=3)
 FIRST = CUSTOMERS[0]

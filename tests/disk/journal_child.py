@@ -12,11 +12,11 @@ import asyncio
 import os
 import sys
 
-from holdfast.errors import HoldfastError
-from holdfast.journal.port import LeaseGranted, NewRun, Post, RunChange, Worker
-from holdfast.journal.run_log import RunLog, genesis
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
+from beforehand.errors import BeforehandError
+from beforehand.journal.port import LeaseGranted, NewRun, Post, RunChange, Worker
+from beforehand.journal.run_log import RunLog, genesis
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
 
 
 def say(text: str) -> None:
@@ -33,7 +33,7 @@ async def main(path: str, commits: str, mode: str = "auto", appends: str = "12")
     for attempt in range(6):
         try:
             number = await work(journal, identity.namespace, f"w{attempt}", range(number, number + int(appends)))
-        except HoldfastError as error:
+        except BeforehandError as error:
             say(f"refused {type(error).__name__} {error}")
     await journal.close()
     say("closed")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.run_log import genesis, verify_chain
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.run_log import genesis, verify_chain
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 CHILD = Path(__file__).with_name("journal_child.py")
 

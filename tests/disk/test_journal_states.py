@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import JournalError
-from holdfast.journal.port import Identity
-from holdfast.journal.run_log import genesis, verify_chain
-from holdfast.journal.sqlite import anchor, ledger, runs
-from holdfast.journal.sqlite.driver import StandardDatabase
-from holdfast.journal.sqlite.journal_file import JournalFile
-from holdfast.journal.sqlite.opening import FileSettings
+from beforehand.errors import JournalError
+from beforehand.journal.port import Identity
+from beforehand.journal.run_log import genesis, verify_chain
+from beforehand.journal.sqlite import anchor, ledger, runs
+from beforehand.journal.sqlite.driver import StandardDatabase
+from beforehand.journal.sqlite.journal_file import JournalFile
+from beforehand.journal.sqlite.opening import FileSettings
 from tests.disk.disk_model import Disk, Operation, Say, Sync, parse
 
 CHILD = Path(__file__).with_name("journal_child.py")
@@ -61,7 +61,7 @@ def image(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[
     if not IN_MEMORY.is_dir():
         yield tmp_path / "image"
         return
-    place = IN_MEMORY / f"holdfast-{tmp_path_factory.getbasetemp().name}-{tmp_path.name}"
+    place = IN_MEMORY / f"beforehand-{tmp_path_factory.getbasetemp().name}-{tmp_path.name}"
     place.mkdir()
     yield place
     clear(place)
@@ -127,11 +127,12 @@ def lose_power(
     return states
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("ordered_names", [True, False], ids=["ordered", "strict"])
 def test_a_power_loss_anywhere_loses_nothing(
-    operations: list[Operation], image: Path, ordered_names: bool, seed: int, request: pytest.FixtureRequest
+    operations: list[Operation], image: Path, ordered_names: bool, seed: int, deep: bool
 ) -> None:
-    wanted = 5000 if request.config.getoption("--soak") else 480
+    wanted = 5000 if deep else 240
     rounds = -(-wanted // len(operations))
     assert lose_power(operations, image, random.Random(seed), rounds, ordered_names=ordered_names) >= wanted
 

@@ -1,7 +1,7 @@
 """What the pages of the documentation ask to be run: fenced blocks, and the remarks that stand before them.
 
 ```python           runs, in page order, all in one module
-```console          lines `$ holdfast ...`, `$ pytest ...` and `$ python FILE` run, unless they end with &; the rest is for the reader
+```console          lines `$ beforehand ...`, `$ pytest ...` and `$ python FILE` run, unless they end with &; the rest is for the reader
 
 <!-- not run: reason -->    before a block: it is only shown
 <!-- exit: 3 -->            before a console block: its last command ends with this status instead of 0
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)[^\n`]*$")
 REMARK = re.compile(r"^ *<!-- (?P<kind>not run|exit|file): (?P<value>.+?) -->$")
 RUN = {"python", "console"}
-OURS = ("$ holdfast ", "$ pytest ", "$ python desk.py")
+OURS = ("$ beforehand ", "$ pytest ", "$ python desk.py")
 
 
 @dataclass(frozen=True)

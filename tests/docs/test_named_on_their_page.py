@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import get_args, get_type_hints
 
-from holdfast.inspect.monitors.rules import RULES
-from holdfast.queues.limits import DeclaredLimits
-from holdfast.telemetry import Prometheus
+from beforehand.inspect.monitors.rules import RULES
+from beforehand.queues.limits import DeclaredLimits
+from beforehand.telemetry import Prometheus
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -25,7 +25,7 @@ def test_every_metric_is_on_the_page():
     counters = [
         f"{family.name}_total" if family.type == "counter" else family.name for family in measured.registry.collect()
     ]
-    # The page shortens a family of names: `holdfast_queue_waiting`, `_running`.
+    # The page shortens a family of names: `beforehand_queue_waiting`, `_running`.
     named = {name for name in (*gauges, *counters) if any(f"`{name[at:]}`" in text for at in places_in(name))}
     assert {*gauges, *counters} - named == set()
 

@@ -11,15 +11,15 @@ from tests.docs.pages import ROOT, blocks, pages
 from tests.hosts.environments import python_of
 
 PLAYER = Path(__file__).with_name("play.py")
-COMMANDS = Path(sys.executable).parent  # where installing the package put `holdfast`
+COMMANDS = Path(sys.executable).parent  # where installing the package put `beforehand`
 
 
 OF_HOSTS = {
     "docs/how-to/crewai.md": "host-crewai",
-    "docs/how-to/fastapi.md": "host-fastapi",
-    "docs/how-to/google-adk.md": "host-google-adk",
-    "docs/how-to/langchain.md": "host-langchain",
-    "docs/how-to/openai-agents.md": "host-openai-agents",
+    "docs/how-to/fastapi.md": "hosts",
+    "docs/how-to/google-adk.md": "hosts",
+    "docs/how-to/langchain.md": "hosts",
+    "docs/how-to/openai-agents.md": "hosts",
 }
 """Pages about frameworks, with the environment that has the framework."""
 
@@ -41,7 +41,16 @@ def play(page: Path, directory: Path, commands: Path = COMMANDS) -> subprocess.C
     )
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+FRAMEWORKS = {*OF_HOSTS, "docs/how-to/pydantic-ai.md"}
+"""Pages that `make deep` plays alone: in `make test` each framework has its cell in `tests/hosts`."""
+PAGES = [
+    pytest.param(page, id=name, marks=pytest.mark.deep if name in FRAMEWORKS else ())
+    for page in pages()
+    if (name := page.relative_to(ROOT).as_posix())
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_the_page_runs(page: Path, tmp_path: Path):
     played = play(page, tmp_path)
     assert played.returncode == 0, f"{page.relative_to(ROOT)}:\n{played.stdout}\n{played.stderr}"
@@ -89,10 +98,10 @@ def test_a_block_marked_not_run_is_only_shown(tmp_path: Path):
 
 @pytest.mark.parametrize(("stated", "ends"), [("3", 0), ("0", 1)])
 def test_commands_end_with_the_status_the_page_says(tmp_path: Path, stated: str, ends: int):
-    stand_in = tmp_path / "holdfast"
+    stand_in = tmp_path / "beforehand"
     stand_in.write_text('#!/bin/sh\necho "called: $*"\nexit 3\n')
     stand_in.chmod(0o755)
-    block = ["```console", "$ make nothing", "$ holdfast ps \\", "    --json  # a remark", "what it shows", "```"]
+    block = ["```console", "$ make nothing", "$ beforehand ps \\", "    --json  # a remark", "what it shows", "```"]
     played = play(written(tmp_path, f"<!-- exit: {stated} -->", *block), tmp_path, commands=tmp_path)
     assert played.returncode == ends
     assert played.stdout.splitlines()[-1] == "called: ps --json"

@@ -9,12 +9,12 @@ from typing import get_args
 
 import pytest
 
-import holdfast
-import holdfast_console
-from holdfast import errors
-from holdfast.cli.main import COMMANDS
-from holdfast.engine.settings import Settings
-from holdfast.model import records
+import beforehand
+import beforehand_console
+from beforehand import errors
+from beforehand.cli.main import COMMANDS
+from beforehand.engine.settings import Settings
+from beforehand.model import records
 from tests.docs.pages import ROOT, blocks, pages
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -25,8 +25,8 @@ TO_BE_WRITTEN = re.compile(r"Write the test first,\s+`[^`]+`")  # test_worked_ch
 TESTS = re.compile(r"`((?:[a-z]+/)+test_\w+\.py)`")
 PLACES = (
     ROOT,
-    ROOT / "packages" / "holdfast" / "src" / "holdfast",
-    ROOT / "packages" / "holdfast-console" / "src" / "holdfast_console",
+    ROOT / "packages" / "beforehand" / "src" / "beforehand",
+    ROOT / "packages" / "beforehand-console" / "src" / "beforehand_console",
     ROOT / "tests",
 )
 
@@ -42,12 +42,12 @@ def test_generated_pages_are_current():
     assert made.returncode == 0, made.stdout + made.stderr
 
 
-@pytest.mark.parametrize("name", sorted(holdfast.__all__))
+@pytest.mark.parametrize("name", sorted(beforehand.__all__))
 def test_every_name_at_the_top_is_in_the_reference(name: str):
     assert f"### {name}\n" in reference()
 
 
-@pytest.mark.parametrize("name", sorted(holdfast_console.__all__))
+@pytest.mark.parametrize("name", sorted(beforehand_console.__all__))
 def test_every_name_at_the_top_of_the_console_is_in_its_reference(name: str):
     assert f"### {name}\n" in (REFERENCE / "console.md").read_text(encoding="utf-8")
 
@@ -64,8 +64,8 @@ def test_every_kind_of_record_is_in_the_reference(kind: str):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_in_the_reference(command: str):
-    is_named = f"holdfast {command}" in reference()
-    assert is_named, f"no page of docs/reference names `holdfast {command}`"
+    is_named = f"beforehand {command}" in reference()
+    assert is_named, f"no page of docs/reference names `beforehand {command}`"
 
 
 def test_every_error_is_in_the_reference():

@@ -16,7 +16,7 @@ from tests.tidy.tree import ROOT
 SECTION = re.compile(r"^### (?P<title>.+?)\n(?P<body>.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(?P<kind>python|diff)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 PATH = re.compile(r"`((?:packages|tests)/[\w./-]+\.py)`")
-COPIED = ("packages/holdfast/src", "tests/unit/model")
+COPIED = ("packages/beforehand/src", "tests/unit/model")
 
 
 def sections() -> dict[str, str]:
@@ -41,7 +41,7 @@ def test_there_are_four():
 @pytest.mark.parametrize("title", SECTIONS)
 def test_a_worked_change_works(title: str, tmp_path: Path):
     for part in COPIED:
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / part, tmp_path / part)  # with what is compiled, so that it need not be again
     body = SECTIONS[title]
     blocks = [(found["kind"], found["text"], body[: found.start()]) for found in BLOCK.finditer(body)]
     kind, written_first, before = blocks[0]
@@ -86,7 +86,7 @@ def apply(diff: str, tree: Path) -> None:
 
 def run(test: Path, tree: Path) -> int:
     """The exit status of pytest, with the packages of the copied tree in front of the installed ones."""
-    paths = os.pathsep.join([str(tree / "packages/holdfast/src"), str(tree)])
+    paths = os.pathsep.join([str(tree / "packages/beforehand/src"), str(tree)])
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={tree}", str(test)],
         cwd=tree, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False,

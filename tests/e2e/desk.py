@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import Declined
-from holdfast.people import Policy, Rule
-from holdfast.policies import Gate
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import Declined
+from beforehand.people import Policy, Rule
+from beforehand.policies import Gate
 
 SENT: list[str] = []
 CHANGED: list[str] = []  # what an agent's code sends besides, since it was changed

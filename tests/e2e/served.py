@@ -11,17 +11,17 @@ from typing import Any, Self, TypeVar
 
 import uvicorn
 
-from holdfast import Holdfast
-from holdfast.engine.environment import DaemonThreads, Environment, NoCrash, SystemRng
-from holdfast.errors import RunSuspended
-from holdfast.people import Policy
-from holdfast.webhooks.connections import SERVER
-from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.auth.passwords import Passwords
-from holdfast_console.auth.site import loopback
-from holdfast_console.web.app import web
+from beforehand import Beforehand
+from beforehand.engine.environment import DaemonThreads, Environment, NoCrash, SystemRng
+from beforehand.errors import RunSuspended
+from beforehand.people import Policy
+from beforehand.webhooks.connections import SERVER
+from beforehand_console.auth.accounts import AccountNote
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.auth.passwords import Passwords
+from beforehand_console.auth.site import loopback
+from beforehand_console.web.app import web
 from tests.unit.console.auth.keeping import Counting
 
 T = TypeVar("T")
@@ -63,14 +63,14 @@ class Served:
         self._thread.join(timeout=30)
         assert not self._thread.is_alive()
 
-    def do(self, what: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
+    def do(self, what: Callable[[Beforehand], Coroutine[Any, Any, T]]) -> T:
         """Let something happen in the server's process."""
         return asyncio.run_coroutine_threadsafe(what(self.app), self._loop).result(timeout=30)
 
     def begin(self, agent: Any, given: Any) -> None:
         """Start a run that will ask a person."""
 
-        async def until_it_asks(app: Holdfast) -> None:
+        async def until_it_asks(app: Beforehand) -> None:
             try:
                 await app.run(agent, given)
             except RunSuspended:
@@ -83,7 +83,7 @@ class Served:
         return self.do(lambda app: app.resume(run))
 
     def records(self, run: str) -> list[Any]:
-        async def read(app: Holdfast) -> list[Any]:
+        async def read(app: Beforehand) -> list[Any]:
             return [record async for _, record in app.service.reader.records(run)]
 
         return self.do(read)
@@ -91,7 +91,7 @@ class Served:
     def person(self, name: str, *grants: Grant) -> None:
         """An account with a password."""
 
-        async def add(_: Holdfast) -> None:
+        async def add(_: Beforehand) -> None:
             await self.authenticator.accounts.add(name, grants or [Grant("admin")], by="root")
             hashed = Passwords(Counting()).hashed(PASSWORD, name)
             await self.authenticator.accounts.change(name, AccountNote("password", "root", hash=hashed))
@@ -113,7 +113,9 @@ class Served:
         environment = Environment(self.clock, SystemRng(), DaemonThreads(), NoCrash())
         with socket.create_server(("127.0.0.1", 0)) as place:
             port = place.getsockname()[1]
-            app = Holdfast(self._path, agents=self._agents, policy=self._policy, environment=environment, recover=False)
+            app = Beforehand(
+                self._path, agents=self._agents, policy=self._policy, environment=environment, recover=False
+            )
             async with app as self.app:
                 self.authenticator = Authenticator(self.app.engine, Passwords(Counting()))
                 guarded = web(self.app.service, self.authenticator, loopback(port))

@@ -3,15 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from playwright.sync_api import expect
 
-from holdfast import Holdfast
-from holdfast.inspect.monitors import FINDINGS
-from holdfast.inspect.monitors.passes import JudgedFindings
-from holdfast.inspect.monitors.rules import SilentFailure
-from holdfast.model.lessons import LessonEvidence, LessonProposed
-from holdfast.people.lessons import list_lessons, propose_lesson
+from beforehand import Beforehand
+from beforehand.inspect.monitors.findings import record_findings
+from beforehand.inspect.monitors.rules import SilentFailure
+from beforehand.model.lessons import LessonEvidence, LessonProposed
+from beforehand.people.lessons import list_lessons, propose_lesson
 from tests.e2e.conftest import PHONE, Enter
 from tests.e2e.served import Served
 
@@ -20,21 +18,19 @@ FOUND = [
     SilentFailure(
         "refusals", "refund_desk", NEWEST, "7 of 9 writes failed in the last 1 d; before: 2 of 402",
         ["refund-17/refund#1 failed at 2026-01-01 09:12", "refund-21/refund#1 failed at 2026-01-01 09:40"],
-        "holdfast why refund-17/refund#1", "5d41c7a0", NEWEST,
+        "beforehand why refund-17/refund#1", "5d41c7a0", NEWEST,
     ),
     SilentFailure(
         "missing effect", "mail_desk", NEWEST, "3 runs completed without send_mail; all 120 runs before had it",
-        ["mail-7 completed without send_mail at 2026-01-01 10:02"], "holdfast show mail-7", "90c1aa02", NEWEST,
+        ["mail-7 completed without send_mail at 2026-01-01 10:02"], "beforehand show mail-7", "90c1aa02", NEWEST,
     ),
 ]  # fmt: skip
 
 
-def watching(findings: list[SilentFailure]) -> Callable[[Holdfast], Awaitable[Any]]:
-    async def note(app: Holdfast) -> None:
-        at = app.engine.environment.clock.wall_ms()
-        judged = JudgedFindings(at, findings, {one.id: at - 3_600_000 for one in findings})
-        journal = app.engine.journal
-        await journal.put_hint(FINDINGS, msgspec.json.encode(judged), await journal.hint(FINDINGS))
+def watching(findings: list[SilentFailure]) -> Callable[[Beforehand], Awaitable[Any]]:
+    async def note(app: Beforehand) -> None:
+        an_hour_ago = app.engine.environment.clock.wall_ms() - 3_600_000
+        await record_findings(app.engine.journal, app.engine.outbox, findings, an_hour_ago)
         evidence = (LessonEvidence("refund-17", ("the run is stopped: error",), NEWEST),)
         wanted = LessonProposed(
             "", "refund_desk", "check", "Look up the limit of the card before a refund.", evidence, "ann"

@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
 from tests.e2e.conftest import PHONE, Enter
 from tests.e2e.desk import SENT, mails, refunds, stocks, trips
 from tests.e2e.served import Served
@@ -53,6 +53,7 @@ def test_what_is_shown_is_what_is_dispatched(desk: Served, enter: Enter):
     assert (granted.by, granted.approval, sent.approval) == ("bea", shown, shown)
 
 
+@pytest.mark.deep
 def test_proposing_changes_that_another_person_approves(desk: Served, enter: Enter):
     desk.begin(refunds, "anna")
     page = enter(expected=CONFLICT)
@@ -86,6 +87,7 @@ def test_of_two_people_who_click_at_once_the_second_is_told(desk: Served, enter:
     assert [one.by for one in desk.records("refund-anna") if isinstance(one, r.ApprovalRefused)] == ["cleo"]
 
 
+@pytest.mark.deep
 def test_what_expires_while_somebody_reads_is_not_sent(desk: Served, enter: Enter):
     desk.begin(refunds, "anna")
     page = enter(expected=CONFLICT)
@@ -99,6 +101,7 @@ def test_what_expires_while_somebody_reads_is_not_sent(desk: Served, enter: Ente
     expect(page.get_by_text("Nothing needs you", exact=True)).to_be_visible()
 
 
+@pytest.mark.deep
 def test_a_form_that_is_sent_again_changes_nothing(desk: Served, enter: Enter):
     desk.begin(refunds, "anna")
     page = enter(expected=CONFLICT)
@@ -130,6 +133,7 @@ def test_another_site_cannot_send_a_form_for_somebody(desk: Served, enter: Enter
     expect(page.get_by_text("is already answered")).not_to_be_visible()
 
 
+@pytest.mark.deep
 def test_without_a_mouse(desk: Served, enter: Enter):
     desk.begin(refunds, "anna")
     desk.begin(refunds, "bert")
@@ -150,6 +154,7 @@ def test_without_a_mouse(desk: Served, enter: Enter):
     assert declined == ["refund-bert"], "the second one of the list"
 
 
+@pytest.mark.deep
 def test_without_scripts(desk: Served, enter: Enter):
     desk.begin(refunds, "anna")
     desk.begin(refunds, "bert")
@@ -165,7 +170,7 @@ def test_without_scripts(desk: Served, enter: Enter):
     page.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.deep)])
 def test_what_models_and_tools_write_is_text(desk: Served, enter: Enter, scheme: str):
     """The corpus in every field that a model, a tool or a person can write; any request elsewhere fails the test."""
     desk.begin(mails, "anna")
@@ -191,6 +196,7 @@ def test_what_models_and_tools_write_is_text(desk: Served, enter: Enter, scheme:
     expect(page.get_by_label("Exact arguments")).to_contain_text("\\u202e")
 
 
+@pytest.mark.deep
 def test_what_people_write_is_text_too(desk: Served, enter: Enter):
     hostile = "<img src=http://canary.example/x onerror='window.caught=9'>\u202e"
     desk.begin(refunds, "anna")

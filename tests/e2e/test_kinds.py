@@ -3,14 +3,14 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from holdfast.errors import ReplayDiverged, RunStopped
-from holdfast.model import records as r
+from beforehand.errors import ReplayDiverged, RunStopped
+from beforehand.model import records as r
 from tests.e2e.conftest import PHONE, Enter
 from tests.e2e.desk import CHANGED, HOSTILE, claims, coupon, refunds, travels, vouchers
 from tests.e2e.served import Served
 from tests.e2e.test_inbox import answer
 
-HANDED, LEFT = "/inbox/claim-anna/hand_off%231", "/inbox/shadow/voucher-anna/coupon%231"
+HANDED, LEFT = "/inbox/claim-anna/hand_off%231", "/shadow-reviews/voucher-anna/coupon%231"
 
 
 def top(what: Locator) -> float:
@@ -25,6 +25,7 @@ def fits(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == size["width"], "nothing is wider than the phone"
 
 
+@pytest.mark.deep
 def test_a_hand_off_is_given_back_with_an_answer(desk: Served, enter: Enter):
     desk.begin(claims, "anna")
     page = enter(**PHONE)
@@ -50,23 +51,27 @@ def test_a_hand_off_is_taken_over_and_the_run_ends(desk: Served, enter: Enter):
     assert "I call them" in str(desk.records("claim-anna"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("title", "word"), [("It was right", "right"), ("It was wrong", "wrong")])
 def test_what_left_is_judged_afterwards(desk: Served, enter: Enter, title: str, word: str):
     assert desk.do(lambda app: app.run(vouchers, "anna")) == "sent"
     page = enter(**PHONE)
-    page.get_by_role("link", name="shadow/voucher-anna/coupon#1").tap()
+    expect(page.get_by_text("Nothing needs you", exact=True)).to_be_visible()
+    page.get_by_role("link", name="1 sent call waits").tap()
+    page.get_by_role("link", name="voucher-anna/coupon#1").tap()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Was it right to send {coupon.name}?")
     expect(page.get_by_label("Exact arguments")).to_contain_text("anna")
     fits(page)
     answer(page, title, Why="looked at it")
-    expect(page.get_by_text("is already answered")).to_be_visible()
-    page.goto("/inbox")
-    expect(page.get_by_text("Nothing needs you", exact=True)).to_be_visible()
+    expect(page.get_by_text(f"said that it was {word}.")).to_be_visible()
+    page.goto("/shadow-reviews")
+    expect(page.get_by_text("No call waits for a review.")).to_be_visible()
     page.goto("/health")
     expect(page.get_by_role("row", name="coupon")).to_contain_text("100.0%" if word == "wrong" else "0.0%")
     assert [one for one in desk.records("voucher-anna") if isinstance(one, r.RunCompleted)], "it had left already"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_alarms_are_the_first_thing_on_the_page_of_health(desk: Served, enter: Enter, scheme: str):
     desk.begin(refunds, "anna")
@@ -83,6 +88,7 @@ def test_alarms_are_the_first_thing_on_the_page_of_health(desk: Served, enter: E
     expect(page.get_by_role("heading", level=1)).to_have_text("Send refund?")
 
 
+@pytest.mark.deep
 def test_answers_with_the_same_letter_open_in_turn(desk: Served, enter: Enter):
     desk.do(lambda app: app.run(vouchers, "anna"))
     page = enter()
@@ -92,6 +98,7 @@ def test_answers_with_the_same_letter_open_in_turn(desk: Served, enter: Enter):
         expect(page.locator("details[open] summary")).to_have_text(title)
 
 
+@pytest.mark.deep
 def test_the_bar_fits_on_the_smallest_phone(desk: Served, enter: Enter):
     page = enter(**{**PHONE, "viewport": {"width": 320, "height": 640}})
     for path in ("/inbox", "/runs", "/health"):

@@ -1,4 +1,4 @@
-"""`holdfast serve` as it is started: the link of the terminal, for one browser, on one's own machine."""
+"""`beforehand serve` as it is started: the link of the terminal, for one browser, on one's own machine."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     path = tmp_path / "desk.db"
     with Served(path, AGENTS) as served:
         served.begin(refunds, "anna")
-    command = [sys.executable, "-P", "-m", "holdfast", "serve", "--journal", str(path), "--port", "0", "--by", "anna"]
+    command = [sys.executable, "-P", "-m", "beforehand", "serve", "--journal", str(path), "--port", "0", "--by", "anna"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         yield process
         process.terminate()

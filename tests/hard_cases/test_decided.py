@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model import records as r
-from holdfast.model.contract import Key, stricter
-from holdfast.policies import Retry
+from beforehand.model import records as r
+from beforehand.model.contract import Key, stricter
+from beforehand.policies import Retry
 from tests.unit.model.stories import (
     DAY,
     HOUR,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     CannotTell,
     DidNotHappen,
@@ -19,8 +19,8 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import ReplayDiverged, RunSuspended
-from holdfast.model import records as r
+from beforehand.errors import ReplayDiverged, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from holdfast import DidNotHappen, Operation, Run, Verdict, agent, tool
-from holdfast.model import records as r
+from beforehand import DidNotHappen, Operation, Run, Verdict, agent, tool
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 

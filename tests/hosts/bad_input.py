@@ -1,4 +1,4 @@
-"""Bad input for one host: `HOLDFAST_TEST_HOST=langchain python -m tests.hosts.bad_input` prints a row of the table.
+"""Bad input for one host: `BEFOREHAND_TEST_HOST=langchain python -m tests.hosts.bad_input` prints a row of the table.
 
 Each cell is a run in a directory of its own. It says what is wrong; nothing means that the input got an error of its
 own with a next step that works, and that nothing was sent.
@@ -16,11 +16,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from holdfast import Holdfast, Run, RunSuspended, agent, tool
-from holdfast.errors import HoldfastError
+from beforehand import Beforehand, Run, RunSuspended, agent, tool
+from beforehand.errors import BeforehandError
 from tests.hosts.script import Call, Offered, Script
 
-HOST = os.environ["HOLDFAST_TEST_HOST"]
+HOST = os.environ["BEFOREHAND_TEST_HOST"]
 FIVE = Call("call_1", "pay", {"cents": 5})
 LIMIT_S = 60
 NO_ANSWER = {
@@ -65,7 +65,7 @@ class Trial:
                     return "swallowed"
                 raise
 
-        async with Holdfast(self.journal, agents=[desk], recover=False) as app:
+        async with Beforehand(self.journal, agents=[desk], recover=False) as app:
             try:
                 ended = app.resume("r1", by="ann") if again else app.run(desk, "go", run_id="r1")
                 return str(await asyncio.wait_for(ended, LIMIT_S))
@@ -74,12 +74,12 @@ class Trial:
                     await then(app)
                 return f"waits: {waits.message}"
             except Exception as error:  # noqa: BLE001 - the cell looks at it
-                if isinstance(error, HoldfastError) and not error.next_step:
+                if isinstance(error, BeforehandError) and not error.next_step:
                     return f"{type(error).__name__} without a next step: {error}"
                 return f"{type(error).__name__}: {error}"
 
 
-async def approve(app: Holdfast) -> None:
+async def approve(app: Beforehand) -> None:
     history = await app.service.history("r1")
     (step,) = [step for step, one in history.operations.items() if one.phase not in ("succeeded", "failed")]
     await app.service.approve(f"r1/{step}", by="ann")

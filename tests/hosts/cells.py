@@ -4,7 +4,6 @@
 as JSON. `LOWEST` is an interpreter with the lowest supported version of the host.
 """
 
-import functools
 import json
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.crash.stage import Zygote
+from tests.hosts.children import hosted
 from tests.hosts.world import SHAPES, effects
 
 LIMIT_S = 60
@@ -64,7 +64,7 @@ def cells(host: str) -> list[Cell]:
         Cell("cancelled while no process runs", (after, CANCEL, one), at_last="stopped: cancelled", lands="ab"),
         Cell("cancelled inside a call", ({**one, "cancels": True}, one), "stopped: cancelled", "stopped: ", "ab"),
     ]
-    if host != "loop":  # its tools are all of Holdfast, and it has no version of its own
+    if host != "loop":  # its tools are all of Beforehand, and it has no version of its own
         found += [
             Cell("a tool of the host, outcome unknown", ({**plain, "kill": "after"}, plain)),
             Cell("the same in parallel", ({**beside, "tool": "plain", "kill": "after"}, {**beside, "tool": "plain"})),
@@ -99,16 +99,16 @@ class World(NamedTuple):
         out, log = self.directory / "out", self.directory / "log"
         for left in (out, log):
             left.unlink(missing_ok=True)
-        zygote = self.zygotes[min(number, 1)]
-        pid = zygote.ask(start={**job, "directory": str(self.directory), "out": str(out), "log": str(log)})
-        status = zygote.ask(wait=pid, seconds=LIMIT_S)
+        parent = self.zygotes[min(number, 1)]
+        pid = parent.ask(start={**job, "directory": str(self.directory), "out": str(out), "log": str(log)})
+        status = parent.ask(wait=pid, seconds=LIMIT_S)
         return status, json.loads(out.read_text()) if out.exists() else "", log.read_text() if log.exists() else ""
 
     def command(self, *words: str) -> str:
         """What a person reads who gives this command; no process of the run lives now."""
         status, answer, log = self.life(1, {"command": words})
         if status or answer[0]:
-            raise RuntimeError(f"holdfast {' '.join(words)}: {answer} {log}")
+            raise RuntimeError(f"beforehand {' '.join(words)}: {answer} {log}")
         return str(answer[1])
 
     def counts(self) -> dict[str, int]:
@@ -134,16 +134,11 @@ class World(NamedTuple):
             self.command("resolve", name, *landed, "--by", "ann")
 
 
-@functools.cache
-def _zygote(host: str, python: str) -> Zygote:
-    return Zygote("tests.hosts.program", python, HOLDFAST_TEST_HOST=host, PYTHONWARNINGS="ignore")
-
-
 def trial(host: str, python: str, cell: Cell, *, lowest: str = "", durable: bool = True) -> Ended:
     """One trial of a cell, in a directory of its own."""
     first = lowest if cell.upgraded and durable else python
     with tempfile.TemporaryDirectory() as made:
-        world = World(Path(made), [_zygote(host, first), _zygote(host, python)])
+        world = World(Path(made), [hosted(host, first), hosted(host, python)])
         return _through(world, cell) if durable else _without(world, cell)
 
 
@@ -171,7 +166,7 @@ def _through(world: World, cell: Cell) -> Ended:
 
 
 def _without(world: World, cell: Cell) -> Ended:
-    """The same without Holdfast: the process is started again, once."""
+    """The same without Beforehand: the process is started again, once."""
     scenes = [life for life in cell.lives if "command" not in life]
     for number, scene in enumerate((scenes[0], scenes[-1])):
         world.life(number, {"scene": {**scene, "durable": False}})

@@ -8,15 +8,15 @@ from typing import Any
 
 os.environ.update(
     CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false",
-    CREWAI_STORAGE_DIR=tempfile.mkdtemp(prefix="holdfast-"),  # processes at once break the file that they would share
+    CREWAI_STORAGE_DIR=tempfile.mkdtemp(prefix="beforehand-"),  # processes at once break the file that they would share
 )  # fmt: skip
 
 from crewai import Agent, Crew, Task
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import tool
 
-from holdfast.agent.tool import Tool
-from holdfast.hosts.crewai import durable
+from beforehand.agent.tool import Tool
+from beforehand.hosts.crewai import durable
 from tests.hosts.script import Offered, Script
 from tests.hosts.world import Scene
 

@@ -23,11 +23,11 @@ from crewai.llms.base_llm import BaseLLM
 from crewai.mcp import MCPServerStdio
 from crewai.utilities.string_utils import sanitize_tool_name
 
-from holdfast import Holdfast, Run, agent, current_operation
-from holdfast.agent.hosted import HostedRun
-from holdfast.errors import UsageError
-from holdfast.hosts.crewai import HoldfastFeedback, durable
-from holdfast.model.usage import Usage
+from beforehand import Beforehand, Run, agent, current_operation
+from beforehand.agent.hosted import HostedRun
+from beforehand.errors import UsageError
+from beforehand.hosts.crewai import BeforehandFeedback, durable
+from beforehand.model.usage import Usage
 from tests.hosts import casework
 from tests.hosts.casework import CASE, SENT, SERVED, SERVER, approve, close, decline, mail, resolve
 
@@ -123,7 +123,7 @@ class Review(Flow[Any]):
     """A flow that asks a person between two steps."""
 
     @start()
-    @human_feedback(message="May it be sent?", provider=HoldfastFeedback())
+    @human_feedback(message="May it be sent?", provider=BeforehandFeedback())
     def draft(self) -> str:
         return "the draft"
 
@@ -222,7 +222,7 @@ TWICE = {
 run, refused = functools.partial(casework.run, desk), functools.partial(casework.refused, desk)
 
 
-async def feedback(app: Holdfast) -> None:
+async def feedback(app: Beforehand) -> None:
     await app.service.answer("r1/draft/ask#1", "yes, today", by="ann")
 
 

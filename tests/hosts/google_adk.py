@@ -10,7 +10,7 @@ from google.adk.runners import InMemoryRunner
 from google.adk.tools import FunctionTool
 from google.genai import types
 
-from holdfast.hosts.google_adk import HoldfastPlugin
+from beforehand.hosts.google_adk import BeforehandPlugin
 from tests.hosts.script import Call, Offered, Script
 from tests.hosts.world import Scene
 
@@ -38,7 +38,7 @@ async def converse(world: Scene, payer: Any, task: str) -> str:
     pay = FunctionTool(payer, require_confirmation=world.tool == "host asks")
     pay.name = "pay"
     desk = LlmAgent(name="desk", model=Scripted(model="scripted", world=world), tools=[pay])
-    plugins = [HoldfastPlugin()] if world.durable else []
+    plugins = [BeforehandPlugin()] if world.durable else []
     runner = InMemoryRunner(app=App(name="desk", root_agent=desk, plugins=plugins))
     events = await runner.run_debug(task, quiet=True)
     return str(events[-1].content.parts[0].text)
@@ -73,7 +73,7 @@ def _part(call: Call) -> types.Part:
 
 async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
     desk = LlmAgent(name="desk", model=Following(model="following", script=script), tools=[*map(_tool, offered)])
-    plugin = HoldfastPlugin(clauses={one.name: one.clauses for one in offered if one.clauses})
+    plugin = BeforehandPlugin(clauses={one.name: one.clauses for one in offered if one.clauses})
     events = await InMemoryRunner(app=App(name="desk", root_agent=desk, plugins=[plugin])).run_debug(task, quiet=True)
     content = events[-1].content if events else None
     return str(content.parts[0].text) if content is not None and content.parts else ""

@@ -19,11 +19,11 @@ from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams
 from google.genai import types
 from mcp import StdioServerParameters
 
-from holdfast import Run, agent
-from holdfast.errors import ContractError
-from holdfast.hosts.google_adk import HoldfastPlugin
-from holdfast.model.usage import Usage
-from holdfast.testing import World
+from beforehand import Run, agent
+from beforehand.errors import ContractError
+from beforehand.hosts.google_adk import BeforehandPlugin
+from beforehand.model.usage import Usage
+from beforehand.testing import World
 from tests.hosts import casework
 from tests.hosts.casework import CASE, DIRECTORY, SENT, SERVED, SERVER, approve, close, decline, mail, resolve
 
@@ -123,7 +123,7 @@ def desk_of(*turns: list[types.Part], **more: Any) -> LlmAgent:
 
 
 def runner_of(root: Any, *plugins: BasePlugin, **settings: Any) -> InMemoryRunner:
-    return InMemoryRunner(app=App(name="desk", root_agent=root, plugins=[HoldfastPlugin(**settings), *plugins]))
+    return InMemoryRunner(app=App(name="desk", root_agent=root, plugins=[BeforehandPlugin(**settings), *plugins]))
 
 
 async def said(runner: InMemoryRunner, **more: Any) -> str:
@@ -212,7 +212,7 @@ async def converse_otherwise(five: types.Part) -> Any:
         case "a model that fails":
             from datetime import timedelta
 
-            from holdfast.policies import Retry
+            from beforehand.policies import Retry
 
             async def instead(callback_context: Any, llm_request: Any, error: Exception) -> LlmResponse:
                 assert "the model is gone" in str(error), error

@@ -11,10 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from holdfast import (
+from beforehand import (
+    Beforehand,
     DidNotHappen,
     Happened,
-    Holdfast,
     Key,
     Operation,
     Run,
@@ -24,8 +24,8 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.environment import POINTS, Environment, system_environment
-from holdfast.hosts.http import aiohttp_trace, httpx_hook, requests_adapter
+from beforehand.engine.environment import POINTS, Environment, system_environment
+from beforehand.hosts.http import aiohttp_trace, httpx_hook, requests_adapter
 from tests.crash.points import Points
 
 DIRECTORY, SERVER, FORM, POINT = Path(sys.argv[1]), f"http://127.0.0.1:{sys.argv[2]}", sys.argv[3], sys.argv[4]
@@ -98,7 +98,7 @@ async def main() -> str:
     made = system_environment()
     points = Points((POINT, 2) if POINT in POINTS else None)
     environment = Environment(made.clock, made.rng, made.threads, points)
-    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], environment=environment) as app:
+    async with Beforehand(DIRECTORY / "desk.db", agents=[desk], environment=environment) as app:
         try:
             return " ".join(await app.run(desk, ["ann", "bob"], run_id="r1"))
         except RunSuspended as waits:

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 
-from holdfast.hosts.langchain import HoldfastMiddleware
+from beforehand.hosts.langchain import BeforehandMiddleware
 from tests.hosts.script import Offered, Script
 from tests.hosts.world import Scene
 
@@ -39,7 +39,7 @@ async def converse(world: Scene, payer: Any, task: str) -> str:
     approved = ("pay",) if world.tool == "host asks" else ()
     middleware: list[Any] = [ToolRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)]
     if world.durable:
-        middleware.append(HoldfastMiddleware(approve=approved))
+        middleware.append(BeforehandMiddleware(approve=approved))
     pay = StructuredTool.from_function(coroutine=payer, name="pay", description="Pay.")
     graph = create_agent(Scripted(world=world), [pay], middleware=middleware)
     ended = await graph.ainvoke({"messages": [{"role": "user", "content": task}]})
@@ -83,7 +83,7 @@ async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
         )
         for one in offered
     ]
-    ours = HoldfastMiddleware(
+    ours = BeforehandMiddleware(
         approve=tuple(one.name for one in offered if one.asks),
         clauses={one.name: one.clauses for one in offered if one.clauses},
     )

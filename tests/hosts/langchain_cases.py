@@ -20,11 +20,11 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, current_run, tool
-from holdfast.hosts.langchain import HoldfastMiddleware
-from holdfast.loop import Route, RouteModel
-from holdfast.model.usage import Usage
-from holdfast.testing import World
+from beforehand import Beforehand, Key, Run, agent, current_operation, current_run, tool
+from beforehand.hosts.langchain import BeforehandMiddleware
+from beforehand.loop import Route, RouteModel
+from beforehand.model.usage import Usage
+from beforehand.testing import World
 from tests.hosts import casework
 from tests.hosts.casework import CASE, DIRECTORY, SENT, decline
 
@@ -119,10 +119,9 @@ def graph(*turns: Any, **more: Any) -> Any:
     if CASE == "explored":
         settings = {"clauses": {"pay": {"effect": "read"}}}
     if CASE == "a route":
-        one, cheap = Model(turns=turns), RouteModel(Model(turns=turns), name="cheap", shadow=1)
         down = RouteModel(Model(turns=turns, down=True), name="down")
-        settings = {"route": Route([down, one, cheap])}
-    return create_agent(Model(turns=turns), [mail, pay], middleware=[HoldfastMiddleware(**settings)], **more)
+        settings = {"route": Route([down, Model(turns=turns)])}
+    return create_agent(Model(turns=turns), [mail, pay], middleware=[BeforehandMiddleware(**settings)], **more)
 
 
 def own_graph() -> Any:
@@ -138,7 +137,7 @@ def own_graph() -> Any:
 
     made = StateGraph(MessagesState)
     made.add_node("choose", choose)
-    made.add_node("tools", ToolNode([pay], awrap_tool_call=HoldfastMiddleware().awrap_tool_call))
+    made.add_node("tools", ToolNode([pay], awrap_tool_call=BeforehandMiddleware().awrap_tool_call))
     made.add_node("close", close)
     for one, other in ((START, "choose"), ("choose", "tools"), ("tools", "close"), ("close", END)):
         made.add_edge(one, other)
@@ -171,10 +170,12 @@ async def converse(task: str) -> Any:
         case "on the loop":
             ended = graph([("pay", {"cents": 5})]).invoke(GO)
         case "an interrupt" | "an interrupt, killed after the effect":
-            made = create_agent(Model(turns=[[("asking", {"cents": 9})]]), [asking], middleware=[HoldfastMiddleware()])
+            made = create_agent(
+                Model(turns=[[("asking", {"cents": 9})]]), [asking], middleware=[BeforehandMiddleware()]
+            )
             ended = await made.ainvoke(GO)
         case "a command":
-            middleware = [Noted(), HoldfastMiddleware()]
+            middleware = [Noted(), BeforehandMiddleware()]
             made = create_agent(Model(turns=[[("commanding", {"cents": 5})]]), [commanding], middleware=middleware)
             ended = await made.ainvoke(GO)
             return [ended["messages"][-1].content, ended["paid"]]
@@ -208,7 +209,7 @@ async def nodes() -> None:
     """The effects of a graph of one's own happen once, and are named by the calls and by the node."""
     assert [await run(), await run()] == [["paid 5", "paid 6", "mail to ann"]] * 2
     assert (sorted(SENT[:2]), SENT[2:]) == (["5", "6"], ["ann"])
-    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
+    async with Beforehand(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
         steps = sorted((await app.service.history("r1")).operations)
     assert steps == ["c5/pay#1", "c6/pay#1", "last/mail#1"], steps
 
@@ -261,7 +262,7 @@ async def main() -> None:
             assert "sure?" in await run(lambda app: app.service.answer("r1/call_0_0#4/ask#1", "yes", by="ann"))
             assert await killed() == -9
 
-            async def happened(app: Holdfast) -> None:
+            async def happened(app: Beforehand) -> None:
                 await app.service.resolve("r1/call_0_0#5/asking#1", "happened", by="ann", result="paid 7, says ann")
 
             assert "an attempt may have landed" in await run(happened)

@@ -1,10 +1,10 @@
-"""The desk as a user of the ready loop writes it; without Holdfast, as a loop written by hand."""
+"""The desk as a user of the ready loop writes it; without Beforehand, as a loop written by hand."""
 
 import json
 from typing import Any
 
-from holdfast import current_run
-from holdfast.loop import ChatMessage, ModelCall, ModelLoop, ModelReply, ModelRequest, OnText, user
+from beforehand import current_run
+from beforehand.loop import ChatMessage, ModelCall, ModelLoop, ModelReply, ModelRequest, OnText, user
 from tests.hosts.world import Scene
 
 

@@ -1,4 +1,4 @@
-"""An MCP server with Holdfast's tools and runs: `python -m tests.hosts.mcp_program DIRECTORY`.
+"""An MCP server with Beforehand's tools and runs: `python -m tests.hosts.mcp_program DIRECTORY`.
 
 Both versions of the library are tested, in the environments of a framework that brings them.
 """
@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from holdfast import Holdfast, Run, RunSuspended, agent, tool
+from beforehand import Beforehand, Run, RunSuspended, agent, tool
 
 if version("mcp").startswith("1."):
     from mcp.server.fastmcp import FastMCP as Server
@@ -49,7 +49,7 @@ async def order(run: Run, given: dict[str, Any]) -> str:
 
 
 async def main() -> None:
-    desk = Holdfast(Path(sys.argv[1]) / "desk.db", agents=[order])
+    desk = Beforehand(Path(sys.argv[1]) / "desk.db", agents=[order])
     server = Server("desk")
     server.add_tool(pay)
     server.add_tool(pay_much)

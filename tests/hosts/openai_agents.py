@@ -8,8 +8,8 @@ from typing import Any
 from agents import Agent, FunctionTool, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from holdfast import tool
-from holdfast.hosts.openai_agents import durable
+from beforehand import tool
+from beforehand.hosts.openai_agents import durable
 from tests.hosts.script import Offered, Script
 from tests.hosts.world import Scene
 

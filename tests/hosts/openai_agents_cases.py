@@ -29,11 +29,11 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import ReplayDiverged, UsageError
-from holdfast.hosts.openai_agents import durable
-from holdfast.loop import Route, RouteModel
-from holdfast.model.usage import Usage as Recorded
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import ReplayDiverged, UsageError
+from beforehand.hosts.openai_agents import durable
+from beforehand.loop import Route, RouteModel
+from beforehand.model.usage import Usage as Recorded
 from tests.hosts import casework
 from tests.hosts.casework import CASE, DIRECTORY, SENT, SERVED, SERVER, approve, resolve
 from tests.hosts.openai_agents import Following
@@ -176,10 +176,9 @@ async def converse(task: str) -> str:
 
 
 def route() -> Route:
-    models = [Scripted({"cents": 5}) for _ in range(3)]
-    models[0].down = True
-    first, second, third = models
-    return Route([RouteModel(first, name="down"), second, RouteModel(third, name="cheap", shadow=1)])
+    down = Scripted({"cents": 5})
+    down.down = True
+    return Route([RouteModel(down, name="down"), Scripted({"cents": 5})])
 
 
 @agent(tools=[keyed] if CASE == "explored" else [])
@@ -279,7 +278,7 @@ async def main() -> None:
                 == [Recorded(100, 20, 0.0, 60, 0, 8, model="m-1", request="resp_1")] * 2
             )
         case "explored":
-            from holdfast.testing import World
+            from beforehand.testing import World
 
             # Its process may die at any boundary, and the world sees each effect once.
             await asyncio.to_thread(lambda: World().explore(desk, "go"))
@@ -304,7 +303,7 @@ async def main() -> None:
                     assert text in str(error), error
                 else:
                     raise AssertionError(text)
-        case "tools of holdfast, and a handoff":
+        case "tools of beforehand, and a handoff":
 
             @tool
             async def pay(cents: int) -> str:

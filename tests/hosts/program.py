@@ -1,7 +1,7 @@
 """What one process of a cell does, in the environment of its host; a zygote imports this and forks each process.
 
 `{"scene": ..., "directory": ...}` drives the run, and returns how it ended. `{"command": [...]}` is a person at the
-command line, and returns the status and what was printed.
+command line, and returns the status and what was printed. `{"argv": [...]}` runs another program of these tests.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from holdfast import (
+from beforehand import (
+    Beforehand,
     DidNotHappen,
     Happened,
-    Holdfast,
     Operation,
     Run,
     RunSuspended,
@@ -26,11 +26,12 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.cli.main import main as command_line
-from holdfast.errors import RunStopped
+from beforehand.cli.main import main as command_line
+from beforehand.errors import RunStopped
+from tests.hosts import warm
 from tests.hosts.world import Scene
 
-HOSTED = importlib.import_module(f"tests.hosts.{os.environ['HOLDFAST_TEST_HOST']}")
+HOSTED = importlib.import_module(f"tests.hosts.{os.environ['BEFOREHAND_TEST_HOST']}")
 
 
 class Desk:
@@ -39,7 +40,7 @@ class Desk:
     def __init__(self, world: Scene, journal: Path) -> None:
         self.world = world
         self.journal = journal
-        self.app: Holdfast | None = None
+        self.app: Beforehand | None = None
         self.tools = {"verified": self.verified(), "asked": self.asked()}
 
     def verified(self) -> Any:
@@ -71,7 +72,7 @@ class Desk:
         return said
 
     def payer(self) -> Callable[..., Any]:
-        """The tool that the host is given: one of Holdfast, or a function of the host's own."""
+        """The tool that the host is given: one of Beforehand, or a function of the host's own."""
         if self.world.durable and self.world.tool in self.tools:
             return self.tools[self.world.tool]
 
@@ -93,7 +94,7 @@ class Desk:
         if not self.world.durable:
             return await HOSTED.without(self.world, self.payer(), "go")
         desk = self.agent()
-        async with Holdfast(self.journal, agents=[desk]) as self.app:
+        async with Beforehand(self.journal, agents=[desk]) as self.app:
             try:
                 return await self.app.run(desk, "go", run_id="r1")
             except RunSuspended as waits:
@@ -103,6 +104,8 @@ class Desk:
 
 
 def main(job: dict[str, Any]) -> Any:
+    if "argv" in job:
+        return warm.main(job)
     directory = Path(job["directory"])
     if "command" in job:
         return at_the_command_line([*job["command"], "--journal", str(directory / "desk.db")])

@@ -7,13 +7,13 @@ from pydantic_ai import Agent, ModelRetry, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from holdfast.hosts.pydantic_ai import HoldfastDurability
+from beforehand.hosts.pydantic_ai import BeforehandDurability
 from tests.hosts.script import Offered, Script
 from tests.hosts.world import Scene
 
 
 async def converse(world: Scene, payer: Any, task: str) -> str:
-    capabilities = [HoldfastDurability()] if world.durable else []
+    capabilities = [BeforehandDurability()] if world.durable else []
     pay = Tool(payer, name="pay", requires_approval=world.tool == "host asks")
     return (await Agent(FunctionModel(model_of(world)), tools=[pay], capabilities=capabilities).run(task)).output
 
@@ -54,7 +54,7 @@ async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
 
     return str(
         (
-            await Agent(FunctionModel(model), tools=[*map(_tool, offered)], capabilities=[HoldfastDurability()]).run(
+            await Agent(FunctionModel(model), tools=[*map(_tool, offered)], capabilities=[BeforehandDurability()]).run(
                 task
             )
         ).output
@@ -62,7 +62,7 @@ async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
 
 
 def _tool(one: Offered) -> Tool:
-    metadata = {"holdfast": dict(one.clauses)} if one.clauses else None
+    metadata = {"beforehand": dict(one.clauses)} if one.clauses else None
     if one.schema is not None:
         return Tool.from_schema(one.function, one.name, None, dict(one.schema))
     return Tool(one.function, name=one.name, requires_approval=one.asks, metadata=metadata)

@@ -15,8 +15,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import DynamicToolset
 
-from holdfast import Run, agent
-from holdfast.hosts.pydantic_ai import HoldfastDurability
+from beforehand import Run, agent
+from beforehand.hosts.pydantic_ai import BeforehandDurability
 from tests.hosts import casework
 from tests.hosts.casework import CASE, SERVER, resolve
 
@@ -32,13 +32,13 @@ def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 @agent
 async def desk(run: Run, task: str) -> str:
     server = StdioTransport(command=sys.executable, args=SERVER)
-    tools: Any = MCPToolset(server, id="till")
+    tools: Any = MCPToolset(server, id="till", init_timeout=60)  # a busy machine starts a server slowly
     if "read" in CASE:
-        tools = tools.with_metadata(holdfast={"effect": "read"})
+        tools = tools.with_metadata(beforehand={"effect": "read"})
     if "dynamic" in CASE:
         served = tools
         tools = DynamicToolset(lambda _: served, id="desk")
-    payer = Agent(FunctionModel(answer), name="payer", toolsets=[tools], capabilities=[HoldfastDurability()])
+    payer = Agent(FunctionModel(answer), name="payer", toolsets=[tools], capabilities=[BeforehandDurability()])
     return (await payer.run(task)).output
 
 

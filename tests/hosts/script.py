@@ -16,7 +16,7 @@ class Call(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """A tool as the host is given it: a function, or a tool of Holdfast."""
+    """A tool as the host is given it: a function, or a tool of Beforehand."""
 
     function: Callable[..., Any]
     name: str

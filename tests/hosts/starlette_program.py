@@ -13,8 +13,8 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from holdfast import DidNotHappen, Happened, Holdfast, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.hosts.starlette import Runs
+from beforehand import Beforehand, DidNotHappen, Happened, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.hosts.starlette import Runs
 from tests.hosts.world import effects
 
 DIRECTORY, PORT, KILL = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -53,7 +53,7 @@ async def order(run: Run, given: Order) -> str:
     return await pay(given.to, given.cents)
 
 
-desk = Holdfast(DIRECTORY / "desk.db", agents=[order])
+desk = Beforehand(DIRECTORY / "desk.db", agents=[order])
 api = Starlette(routes=[Mount("/runs", Runs(desk, wait=timedelta(seconds=30)))], lifespan=desk.lifespan)
 
 if __name__ == "__main__":

@@ -1,26 +1,26 @@
-"""Each cell of the table of hosts, once. `make hosts` runs all of them twenty times."""
-
-import sys
+"""Each cell of the table of hosts, once. `make test` has one of each host, and `make hosts` runs all of them many times."""
 
 import pytest
 
 from tests.hosts.cells import Cell, cells, trial
-from tests.hosts.environments import python_of
+from tests.hosts.environments import ENVIRONMENT_OF, python_of
 
-HERE = ("loop", "pydantic_ai")
-HOSTS = (*HERE, "langchain", "openai_agents", "google_adk", "crewai")
-EACH = [(host, cell) for host in HOSTS for cell in cells(host)]
+MIDST = "killed after the effect, one by one"
+"""The cell of `make test`: the process dies between the effect and its record."""
+EACH = [
+    pytest.param(host, cell, id=f"{host}: {cell.name}", marks=() if cell.name == MIDST else pytest.mark.deep)
+    for host in ENVIRONMENT_OF
+    for cell in cells(host)
+]
 
 
-@pytest.mark.parametrize(("host", "cell"), EACH, ids=[f"{host}: {cell.name}" for host, cell in EACH])
+@pytest.mark.parametrize(("host", "cell"), EACH)
 def test_every_effect_happens_once(host: str, cell: Cell):
-    environment = f"host-{host.replace('_', '-')}"
-    python = sys.executable if host in HERE else python_of(environment)
-    ended = trial(host, python, cell, lowest=python_of(f"{environment}-lowest") if cell.upgraded else "")
+    lowest = python_of("hosts-lowest") if cell.upgraded else ""
+    ended = trial(host, python_of(ENVIRONMENT_OF[host]), cell, lowest=lowest)
     assert not ended.wrong, ended
 
 
-@pytest.mark.parametrize("host", HERE)
-def test_without_holdfast_an_effect_is_repeated(host: str):
-    doubled = next(cell for cell in cells(host) if cell.name == "killed after the effect, one by one")
-    assert trial(host, sys.executable, doubled, durable=False).wrong == "twice: a, b"
+def test_without_beforehand_an_effect_is_repeated():
+    midst = next(cell for cell in cells("loop") if cell.name == MIDST)
+    assert trial("loop", python_of("dev"), midst, durable=False).wrong == "twice: a, b"

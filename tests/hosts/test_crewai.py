@@ -1,11 +1,13 @@
 """The adapter of CrewAI, against the library itself: the cases are a program in the environment that has it."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.hosts.environments import ROOT, python_of
+from tests.hosts.children import hosted, succeeds
+from tests.hosts.environments import python_of
+
+pytestmark = pytest.mark.deep  # what one framework does at its edges; `make test` has its cell in test_cells.py
 
 CASES = [
     "parallel", "natively asynchronous", "equal calls, and ids that repeat",
@@ -22,12 +24,8 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("case", "environment"),
-    [(case, environment) for case in CASES for environment in ("host-crewai", "host-crewai-lowest")]
+    [(case, environment) for case in CASES for environment in ("host-crewai", "hosts-lowest")]
     + [("a failure that is a result", "host-crewai")],  # which earlier versions do not have
 )
 def test_crewai(case: str, environment: str, tmp_path: Path):
-    done = subprocess.run(
-        [python_of(environment), "-W", "ignore", "-m", "tests.hosts.crewai_cases", case, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeeds(hosted("crewai", python_of(environment)), tmp_path, "tests.hosts.crewai_cases", case, tmp_path)

@@ -1,11 +1,13 @@
 """The adapter of Google ADK, against the library itself: the cases are a program in the environment that has it."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.hosts.environments import ROOT, python_of
+from tests.hosts.children import hosted, succeeds
+from tests.hosts.environments import python_of
+
+pytestmark = pytest.mark.deep  # what one framework does at its edges; `make test` has its cell in test_cells.py
 
 CASES = [
     "parallel", "ids that repeat, or cannot name a step", "state of the session", "no result", "a transfer",
@@ -19,11 +21,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("environment", ["host-google-adk", "host-google-adk-lowest"], ids=["newest", "lowest"])
+@pytest.mark.parametrize("environment", ["hosts", "hosts-lowest"], ids=["newest", "lowest"])
 @pytest.mark.parametrize("case", CASES)
 def test_google_adk(case: str, environment: str, tmp_path: Path):
-    done = subprocess.run(
-        [python_of(environment), "-W", "ignore", "-m", "tests.hosts.google_adk_cases", case, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeeds(hosted("google_adk", python_of(environment)), tmp_path, "tests.hosts.google_adk_cases", case, tmp_path)

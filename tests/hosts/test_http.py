@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -18,13 +17,14 @@ import httpx2
 import pytest
 import requests
 
-from holdfast import agent, tool
-from holdfast.errors import SendByPassed, UsageError
-from holdfast.hosts.http import aiohttp_trace, httpx_hook, requests_adapter
-from holdfast.testing import operation
+from beforehand import agent, tool
+from beforehand.errors import SendByPassed, UsageError
+from beforehand.hosts.http import aiohttp_trace, httpx_hook, requests_adapter
+from beforehand.testing import operation
+from tests.crash.stage import Zygote
+from tests.hosts.children import Child, succeeds, warm
 from tests.unit.engine.lab import Lab, virtual
 
-ROOT = Path(__file__).parents[2]
 INSIDE = (
     "before_intent",
     "after_intent",
@@ -40,6 +40,10 @@ CELLS = [
     *(("plain", point) for point in ("after_intent", "received", "landed")),
     *(("verified", point) for point in ("received", "landed")),
     *((form, "landed") for form in ("requests", "aiohttp", "httpx")),
+]
+EACH = [
+    pytest.param(form, point, marks=() if point == "landed" else pytest.mark.deep)  # the boundaries are of tests/crash
+    for form, point in CELLS
 ]
 
 
@@ -117,16 +121,18 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def process(directory: Path, server: Server, form: str, point: str) -> tuple[int, str]:
+def process(directory: Path, server: Server, form: str, point: str) -> tuple[int | None, str]:
     server.kill = point if point in {"received", "landed"} else ""
-    command = [sys.executable, "-m", "tests.hosts.http_program", directory, str(server.server_port), form, point]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=False
-    )  # fmt: skip
-    return done.returncode, done.stdout.strip() or done.stderr
+    words = ("tests.hosts.http_program", directory, server.server_port, form, point)
+    status, printed = Child(parent(), directory, *words).ended()
+    return status, printed.strip()
 
 
-@pytest.mark.parametrize(("form", "point"), CELLS)
+def parent() -> Zygote:
+    return warm(sys.executable, "beforehand.hosts.http", "requests", "aiohttp", "httpx", "tests.crash.points")
+
+
+@pytest.mark.parametrize(("form", "point"), EACH)
 def test_an_effect_is_made_once_wherever_its_process_is_killed(tmp_path: Path, server: Server, form: str, point: str):
     code, said = process(tmp_path, server, form, point)
     assert code == -signal.SIGKILL, said
@@ -146,8 +152,7 @@ def test_an_effect_is_made_once_wherever_its_process_is_killed(tmp_path: Path, s
             "--by",
             "ann",
         ]
-        resolved = [sys.executable, "-m", "holdfast", "--journal", str(tmp_path / "desk.db"), *words]
-        subprocess.run(resolved, check=True, capture_output=True, timeout=60)
+        succeeds(parent(), tmp_path, "beforehand", "--journal", tmp_path / "desk.db", *words)
         code, said = process(tmp_path, server, form, "")
     assert (code, said) == (0, "paid-ann paid-bob")
     assert Counter(one.body for one in server.paid) == {"ann": 1, "bob": 1}

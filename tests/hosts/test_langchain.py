@@ -1,11 +1,13 @@
 """The adapter of LangChain, against the library itself: the cases are a program in the environment that has it."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.hosts.environments import ROOT, python_of
+from tests.hosts.children import hosted, succeeds
+from tests.hosts.environments import python_of
+
+pytestmark = pytest.mark.deep  # what one framework does at its edges; `make test` has its cell in test_cells.py
 
 CASES = [
     "parallel", "approval declined", "arguments that do not fit", "no such tool", "structured answer", "a checkpointer",
@@ -16,11 +18,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("environment", ["host-langchain", "host-langchain-lowest"], ids=["newest", "lowest"])
+@pytest.mark.parametrize("environment", ["hosts", "hosts-lowest"], ids=["newest", "lowest"])
 @pytest.mark.parametrize("case", CASES)
 def test_langchain(case: str, environment: str, tmp_path: Path):
-    done = subprocess.run(
-        [python_of(environment), "-W", "ignore", "-m", "tests.hosts.langchain_cases", case, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeeds(hosted("langchain", python_of(environment)), tmp_path, "tests.hosts.langchain_cases", case, tmp_path)

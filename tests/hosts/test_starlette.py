@@ -7,7 +7,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,15 +22,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Host, Mount, Route
 
-from holdfast import Deferred, Holdfast, Run, agent, tool
-from holdfast.errors import ArgumentError, UsageError
-from holdfast.hosts.starlette import Runs, webhooks
-from holdfast.policies import RunBudget
-from holdfast.webhooks.incoming import WebhookSender
-from holdfast_console.web.server import mounted
+from beforehand import Beforehand, Deferred, Run, agent, tool
+from beforehand.errors import ArgumentError, UsageError
+from beforehand.hosts.starlette import Runs, webhooks
+from beforehand.policies import RunBudget
+from beforehand.webhooks.incoming import WebhookSender
+from beforehand_console.web.server import mounted
+from tests.hosts.children import Child, warm
 from tests.hosts.world import effects
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.anyio
 
 
@@ -86,9 +85,9 @@ async def foreign(run: Run, given: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def serving(directory: Path, **options: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Holdfast]]:
+async def serving(directory: Path, **options: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Beforehand]]:
     PAID.clear()
-    desk = Holdfast(directory / "desk.db", agents=[order, other])
+    desk = Beforehand(directory / "desk.db", agents=[order, other])
     runs = Runs(desk, **options)
 
     async def own(request: Request) -> Response:
@@ -121,7 +120,7 @@ async def test_the_server_limits_the_runs_that_clients_begin(tmp_path: Path):
         assert found.budget is not None
         assert found.budget.limits == RunBudget(effects=1)
     with pytest.raises(ArgumentError, match="budget="):
-        Runs(Holdfast(tmp_path / "other.db", agents=[order]), budget="5")  # type: ignore[arg-type]  # the mistake under test
+        Runs(Beforehand(tmp_path / "other.db", agents=[order]), budget="5")  # type: ignore[arg-type]  # the mistake under test
 
 
 async def test_a_key_names_one_run_and_the_same_request_gets_the_same_result(tmp_path: Path):
@@ -214,7 +213,10 @@ async def test_other_bad_input(tmp_path: Path):
 
 
 async def test_an_agent_of_another_app_is_refused_and_an_app_that_is_not_open_is_said(tmp_path: Path):
-    desk, second = Holdfast(tmp_path / "desk.db", agents=[order]), Holdfast(tmp_path / "second.db", agents=[foreign])
+    desk, second = (
+        Beforehand(tmp_path / "desk.db", agents=[order]),
+        Beforehand(tmp_path / "second.db", agents=[foreign]),
+    )
     with pytest.raises(UsageError, match="foreign is not in this app"):
         Runs(desk, agents=[foreign])
     runs = Runs(desk)
@@ -265,7 +267,7 @@ async def test_webhooks_are_mounted(tmp_path: Path):
 
 
 async def test_the_console_is_mounted_at_a_host_of_its_own(tmp_path: Path):
-    desk = Holdfast(tmp_path / "desk.db", agents=[order])
+    desk = Beforehand(tmp_path / "desk.db", agents=[order])
     inbox = Host("inbox.example.com", mounted(desk, "https://inbox.example.com"))
     api = Starlette(routes=[inbox, Mount("/runs", Runs(desk))])
     async with desk, httpx.AsyncClient(transport=httpx.ASGITransport(api)) as client:
@@ -290,8 +292,9 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
-        command = [sys.executable, "-m", "tests.hosts.starlette_program", str(directory), str(self.port), kill]
-        self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        parent = warm(sys.executable, "uvicorn", "starlette.applications", "beforehand.hosts.starlette")
+        self.process = Child(parent, directory, "tests.hosts.starlette_program", directory, self.port, kill)
+        self.ended = False
 
     async def post(self, name: str, cents: int = 5) -> httpx.Response:
         async with httpx.AsyncClient(timeout=60) as client:
@@ -305,9 +308,15 @@ class Server:
                 await asyncio.sleep(0.1)
         raise AssertionError("the server does not listen")
 
+    def status(self) -> int | None:
+        """How the process ended, for which this waits."""
+        self.ended = True
+        return self.process.ended(60)[0]
+
     def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        if not self.ended:
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.status()
 
 
 @pytest.fixture
@@ -328,7 +337,7 @@ async def test_a_server_that_is_killed_pays_once(tmp_path: Path, servers: Any, k
     first = servers(kill)
     with pytest.raises(httpx.TransportError):
         await first.post("k-1")
-    assert first.process.wait(60) == -signal.SIGKILL
+    assert first.status() == -signal.SIGKILL
     answer = await servers().post("k-1")
     assert (answer.status_code, answer.json()["result"]) == (200, "paid ann"), answer.text
     assert [one["what"] for one in effects(tmp_path / "witness")] == ["ann 5"]
@@ -353,3 +362,24 @@ async def test_a_client_that_leaves_does_not_end_the_run(tmp_path: Path, servers
     answer = await server.post("k-1", cents=7)
     assert answer.json()["result"] == "paid ann"
     assert [one["what"] for one in effects(tmp_path / "witness")] == ["ann 1", "ann 7"]
+
+
+async def test_a_body_is_counted_while_it_is_read(tmp_path: Path):
+    async with Beforehand(str(tmp_path / "desk.db"), agents=[other], recover=False) as app:
+        read, status = 0, 0
+
+        async def receive() -> dict[str, Any]:
+            nonlocal read
+            read += 1
+            return {"type": "http.request", "body": b"x" * 65_536, "more_body": True}
+
+        async def send(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+
+        scope = {
+            "type": "http", "method": "POST", "path": f"/{other.name}", "root_path": "", "query_string": b"",
+            "headers": [(b"idempotency-key", b"k-1")], "http_version": "1.1", "scheme": "http",
+        }  # fmt: skip
+        await Runs(app)(scope, receive, send)
+        assert (status, read) == (413, 17), "no more than a MiB is read of 300"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast.hosts
-from holdfast.errors import UsageError
+import beforehand.hosts
+from beforehand.errors import UsageError
+from beforehand.installation import extra_command
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = ("pydantic_ai", "langchain", "openai_agents", "google_adk", "crewai", "starlette")
@@ -18,7 +19,7 @@ ADAPTERS = ("pydantic_ai", "langchain", "openai_agents", "google_adk", "crewai",
 
 def bounds(module: str) -> list[str]:
     """The distribution, the bounds and the extra that a module names."""
-    source = ROOT / "packages" / "holdfast" / "src" / "holdfast" / "hosts" / f"{module}.py"
+    source = ROOT / "packages" / "beforehand" / "src" / "beforehand" / "hosts" / f"{module}.py"
     (call,) = (
         node.items[0].context_expr
         for node in ast.walk(ast.parse(source.read_text()))
@@ -31,13 +32,13 @@ def bounds(module: str) -> list[str]:
 @pytest.mark.parametrize("module", ADAPTERS)
 def test_the_bounds_of_a_module_are_those_of_its_extra(module: str):
     distribution, lowest, below, extra = bounds(module)
-    project = tomllib.loads((ROOT / "packages" / "holdfast" / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "packages" / "beforehand" / "pyproject.toml").read_text())["project"]
     assert project["optional-dependencies"][extra][0] == f"{distribution}>={lowest},<{below}"
 
 
 def test_the_lowest_versions_that_are_tested_are_the_bounds_of_the_extras():
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
-    project = tomllib.loads((ROOT / "packages" / "holdfast" / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "packages" / "beforehand" / "pyproject.toml").read_text())["project"]
     groups = [name for name in stated if name.startswith("lowest-")]
     assert groups
     for name in groups:
@@ -58,16 +59,17 @@ def test_a_version_that_is_not_supported_is_refused_when_it_is_imported(
             raise PackageNotFoundError(name)
         return installed
 
-    monkeypatch.setattr(holdfast.hosts, "version", version)
-    monkeypatch.delitem(sys.modules, f"holdfast.hosts.{module}", raising=False)
+    monkeypatch.setattr(beforehand.hosts, "version", version)
+    monkeypatch.delitem(sys.modules, f"beforehand.hosts.{module}", raising=False)
     with pytest.raises(UsageError, match=f"needs {distribution} from") as refused:
-        importlib.import_module(f"holdfast.hosts.{module}")
+        importlib.import_module(f"beforehand.hosts.{module}")
     assert refused.value.known == f"{distribution} {installed or 'is not'} {'is ' if installed else ''}installed"
-    assert refused.value.next_step == f"pip install 'holdfast[{extra}]'"
+    assert refused.value.next_step == extra_command(extra)
+    assert distribution in extra_command(extra)
 
 
 @pytest.mark.parametrize("installed", ["1.2.18", "1.2.18.post1", "1.10", "1.99.3"])
 def test_a_version_between_the_bounds_is_taken(installed: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(holdfast.hosts, "version", lambda _: installed)
-    with holdfast.hosts.supported("langchain", "1.2.18", "2", "langchain"):
+    monkeypatch.setattr(beforehand.hosts, "version", lambda _: installed)
+    with beforehand.hosts.supported("langchain", "1.2.18", "2", "langchain"):
         pass

@@ -27,7 +27,7 @@ class Scene(NamedTuple):
     kill: str = ""  # before, after, record, model; empty: it lives
     changed: bool = False  # its model answers otherwise than the process before
     tool: str = (
-        "verified"  # verified: a tool of Holdfast; plain: of the host; asked, host asks: needs approval; interrupts
+        "verified"  # verified: a tool of Beforehand; plain: of the host; asked, host asks: needs approval; interrupts
     )
     lost: bool = False  # the first payment lands, and its answer does not arrive
     cancels: bool = False  # a person cancels the run inside the doomed payment

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.loop import ModelCall
+from beforehand.loop import ModelCall
 
 
 @dataclass

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from holdfast.errors import ModelError, UsageError
-from holdfast.loop import (
+from beforehand.errors import ModelError, UsageError
+from beforehand.loop import (
     AnthropicMessages,
     ChatMessage,
     GoogleGemini,
@@ -30,7 +30,7 @@ from holdfast.loop import (
     openai,
     user,
 )
-from holdfast.model.usage import Usage, usage_of
+from beforehand.model.usage import Usage, usage_of
 from tests.loop.model_server import Answer, ModelServer, Says, Status
 
 CLIENTS: dict[str, Callable[..., Model]] = {

@@ -7,15 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import DecisionFailed, LoopStopped, ModelError, ReplayDiverged, UsageError
-from holdfast.knowledge.production_loop import Usage
-from holdfast.loop import Chat, Compaction, LoopLimits, ModelCall, ModelLoop, ModelReply, Route
-from holdfast.loop.model import steps_of
-from holdfast.model import records as r
-from holdfast.policies import Retry
-from holdfast.testing import run_virtual
-from holdfast.testing.services import ScriptedModel
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import DecisionFailed, LoopStopped, ModelError, ReplayDiverged, UsageError
+from beforehand.knowledge.production_loop import Usage
+from beforehand.loop import Chat, Compaction, LoopLimits, ModelCall, ModelLoop, ModelReply, Route
+from beforehand.loop.model import steps_of
+from beforehand.model import records as r
+from beforehand.policies import Retry
+from beforehand.testing import run_virtual
+from beforehand.testing.services import ScriptedModel
 from tests.unit.engine.lab import Lab
 
 sent: list[str] = []

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.loop import ModelCall, ModelLoop, ModelReply, OpenAIChat
-from holdfast.loop.model_loop import LoopLimits
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.loop import ModelCall, ModelLoop, ModelReply, OpenAIChat
+from beforehand.loop.model_loop import LoopLimits
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.loop.model_server import Answer, ModelServer, Says, Status
 
 sent: list[str] = []
@@ -56,7 +56,7 @@ def test_every_fault_is_tried_again_and_counted(tmp_path: Path):
     async def run() -> tuple[list[str], list[r.Record]]:
         async with ModelServer(script).running() as server:
             talk = desk(OpenAIChat("m", base_url=server.url))
-            async with Holdfast(tmp_path / "x.db", agents=[talk]) as app:
+            async with Beforehand(tmp_path / "x.db", agents=[talk]) as app:
                 kinds = [event.kind async for event in app.stream(talk, "x")]
                 records = [record async for _, record in app.service.reader.records("faults-x")]
             assert len(server.requests) == len(script)
@@ -93,7 +93,7 @@ def test_a_long_conversation_takes_no_more_memory_a_turn(tmp_path: Path):
     talk = desk(model)
 
     async def run() -> None:
-        async with Holdfast(tmp_path / "x.db", agents=[talk], recover=False) as app:
+        async with Beforehand(tmp_path / "x.db", agents=[talk], recover=False) as app:
             tracemalloc.start()
             try:
                 assert await app.run(talk, "x") == "done"

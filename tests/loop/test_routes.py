@@ -10,16 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.inspect.prices import Prices
-from holdfast.inspect.shadows import ShadowComparison, compare_shadows
-from holdfast.journal.entry_codec import values_in
-from holdfast.loop import AnthropicMessages, ModelCall, ModelLoop, OpenAIChat, Route, RouteModel
-from holdfast.model import records as r
-from holdfast.model.shadow_calls import ANSWERS, ShadowAnswered
-from holdfast.policies import Retry
-from holdfast.testing import World
-from holdfast.testing.services import ScriptedModel
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.loop import AnthropicMessages, ModelCall, ModelLoop, OpenAIChat, Route, RouteModel
+from beforehand.model import records as r
+from beforehand.policies import Retry
+from beforehand.testing import World
+from beforehand.testing.services import ScriptedModel
 from tests.loop.model_server import Answer, ModelServer, Says, Status
 from tests.unit.loop.test_route import decisions, outage
 
@@ -62,7 +58,7 @@ class Field:
             far = AnthropicMessages("far", base_url=self.second.url, key="of-a-test")
             route = Route([near, RouteModel(far, **self._declares)])
             talk = talking(ModelLoop(route, retry=RETRY))
-            app = await open_until.enter_async_context(Holdfast(place / "x.db", agents=[talk]))
+            app = await open_until.enter_async_context(Beforehand(place / "x.db", agents=[talk]))
             names = [str(one) for one in range(number)]
             for name in names:
                 assert await app.run(talk, name) == "Refunded."
@@ -107,55 +103,6 @@ def test_a_provider_that_is_down_is_left_alone_after_some_runs(tmp_path: Path):
     assert any("near is not asked for" in decisions(records)[0].why for records in found)
 
 
-def test_a_provider_that_answers_too_slowly_is_asked_after_one_that_is_in_time(tmp_path: Path):
-    first, second = ModelServer([Says("Refunded.", first_byte=0.3)]), ModelServer([Says("Refunded.")])
-
-    async def run() -> list[str]:
-        async with first.running(), second.running():
-            slow = OpenAIChat("slow", base_url=first.url)
-            quick = AnthropicMessages("quick", base_url=second.url, key="of-a-test")
-            talk = talking(ModelLoop(Route([slow, quick], within=timedelta(seconds=0.25)), retry=RETRY))
-            async with Holdfast(tmp_path / "x.db", agents=[talk]) as app:
-                await app.run(talk, "a")
-                await app.run(talk, "b")
-                return [decisions([one async for _, one in app.service.reader.records(f"routes-{name}")])[0].why for name in "ab"]  # fmt: skip
-
-    before, after = asyncio.run(run())
-    assert before == "slow is the first that can answer"
-    assert after.startswith("quick is the first that can answer; slow takes 0.")
-    assert after.endswith("more than 0.25 s")
-    assert (len(first.requests), len(second.requests)) == (1, 1)
-
-
-@pytest.mark.parametrize("fault", [None, Status(503), Says("I will", (CALL,), cut_after=3), Says("I will", garble=1)])
-def test_a_shadow_of_a_real_provider_is_recorded_and_changes_nothing(tmp_path: Path, fault: Answer | None):
-    answers = ModelServer([Says("", (CALL,)), Says("Refunded.")])
-    beside = ModelServer([fault or Says("", (ModelCall("x", "refund", '{"order": "B"}'),))])
-
-    async def run() -> tuple[str, list[ShadowAnswered], ShadowComparison]:
-        async with answers.running(), beside.running():
-            cheap = AnthropicMessages("cheap", base_url=beside.url, key="of-a-test")
-            route = Route([OpenAIChat("used", base_url=answers.url), RouteModel(cheap, shadow=1)])
-            talk = talking(ModelLoop(route, retry=RETRY))
-            async with Holdfast(tmp_path / "x.db", agents=[talk]) as app:
-                result, journal = await app.run(talk, "x"), app.service.reader.journal
-                under_way = {one for one in asyncio.all_tasks() if one.get_name().startswith("holdfast-shadow")}
-                await asyncio.gather(*under_way)
-                (pair,) = await compare_shadows(app.service.reader, Prices())
-                return result, await values_in(journal, ANSWERS, ShadowAnswered), pair
-
-    result, recorded, pair = asyncio.run(asyncio.wait_for(run(), 30))
-    assert (result, sent) == ("Refunded.", ["refund A"]), "no call of a shadow is performed"
-    assert len(beside.requests) == len(recorded) == pair.calls == 2
-    if fault is None:
-        assert pair.agreement == {"arguments": 1, "differ": 1}
-        assert (pair.shadow.tokens, pair.used.tokens) == (36, 36)
-        assert {one.usage.model for one in recorded} == {"claude-test"}
-    else:
-        assert pair.failed == {recorded[0].code: 2}
-        assert recorded[0].code in {"unavailable", "malformed"}
-
-
 def test_what_a_try_used_is_known_where_nothing_could_be_sent(tmp_path: Path):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
@@ -163,23 +110,13 @@ def test_what_a_try_used_is_known_where_nothing_could_be_sent(tmp_path: Path):
         talk = talking(ModelLoop(Route([nowhere, ScriptedModel("Refunded.", name="small")]), retry=RETRY))
 
         async def run() -> list[r.Record]:
-            async with Holdfast(tmp_path / "x.db", agents=[talk]) as app:
+            async with Beforehand(tmp_path / "x.db", agents=[talk]) as app:
                 await app.run(talk, "x")
                 return [one async for _, one in app.service.reader.records("routes-x")]
 
         records = asyncio.run(run())
     first, second = (one for one in records if isinstance(one, r.DecisionStarted))
     assert (first.before.refused, second.before.refused) == (False, True)
-
-
-def test_a_shadow_is_explored_with_a_crash_at_each_boundary():
-    """The entries of shadow calls are boundaries, too: the effects are the same wherever the run dies."""
-    answers, cheap = ScriptedModel(CALL, "Refunded.", name="big"), ScriptedModel(CALL, CALL, name="cheap")
-    route = Route([answers, RouteModel(cheap, shadow=1)])
-    world = World()
-    world.use(answers, cheap, route)
-    explored = world.explore(talking(ModelLoop(route)), "x", same=lambda effect: (effect.tool, str(effect.arguments)))
-    assert "a crash at each" in str(explored)
 
 
 def test_a_route_is_explored_with_a_crash_at_each_boundary():

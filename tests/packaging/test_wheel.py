@@ -6,25 +6,30 @@ it. One has the runtime alone, the other has the console, too.
 
 import email
 import http.cookiejar
+import json
 import os
 import re
 import subprocess
 import sysconfig
+import tomllib
 import urllib.request
 import venv
 import zipfile
 from configparser import ConfigParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
-NEVER_INSTALLED = {"simulator", "studies", "tests", "bench", "scripts", "examples"}
+RUNTIME = ROOT / "packages" / "beforehand"
+NEVER_INSTALLED = {"simulator", "tests", "bench", "scripts", "examples"}
 PLAYER = ROOT / "tests" / "docs" / "play.py"
 TUTORIAL = ROOT / "docs" / "tutorial" / "index.md"
 ASKING = """
-from holdfast import Holdfast, Run, RunSuspended, agent, tool
+from beforehand import Beforehand, Run, RunSuspended, agent, tool
 
 @tool(gate="cents > 5000")
 def refund(cents: int) -> str:
@@ -34,7 +39,7 @@ def refund(cents: int) -> str:
 async def desk(run: Run, cents: int) -> str:
     return await refund(cents)
 
-with Holdfast("holdfast.db", agents=[desk]) as app:
+with Beforehand("beforehand.db", agents=[desk]) as app:
     try:
         print(app.run(desk, 9000, run_id="one"))
     except RunSuspended:
@@ -51,7 +56,7 @@ build-backend = "hatchling.build"
 name = "refund-rules"
 version = "2.1"
 
-[project.entry-points."holdfast.policies"]
+[project.entry-points."beforehand.policies"]
 refunds = "refund_rules:policy_file"
 strict = "refund_rules:STRICT"
 
@@ -61,7 +66,7 @@ packages = ["refund_rules"]
     "refund_rules/__init__.py": """
 from pathlib import Path
 
-from holdfast.people import Policy, Rule
+from beforehand.people import Policy, Rule
 
 STRICT = Policy("strict", (Rule("all", "true", "refuse"),))
 
@@ -87,13 +92,16 @@ class Installed:
         self.packages = next((place / "lib").glob("python*/site-packages"))
         (self.packages / "requirements.pth").write_text(f"{_requirements(place / 'requirements')}\n")
 
-    def install(self, wheel: Path) -> None:
-        """Lay it out as pip would: its files, and the commands that it declares."""
+    def install(self, source: Path) -> None:
+        """Lay it out as pip would that is given a directory: its files, where they are from, and its commands."""
+        wheel = built(source, self.bin.parent)
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(self.packages)
         distribution, version = wheel.name.split("-")[:2]
+        information = self.packages / f"{distribution}-{version}.dist-info"
+        (information / "direct_url.json").write_text(json.dumps({"url": source.as_uri(), "dir_info": {}}))
         declared = ConfigParser(delimiters=("=",))
-        declared.read(self.packages / f"{distribution}-{version}.dist-info" / "entry_points.txt")
+        declared.read(information / "entry_points.txt")
         for name, target in declared.items("console_scripts") if declared.has_section("console_scripts") else ():
             module, _, function = target.partition(":")
             command = self.bin / name
@@ -112,59 +120,63 @@ class Installed:
 
     @property
     def environ(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOLDFAST"))}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BEFOREHAND"))}
         return kept | {"PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}"}
+
+
+def built(source: Path, place: Path) -> Path:
+    """The wheel of the distribution in this directory."""
+    return Path(next(WheelBuilder(str(source)).build(directory=str(place), versions=["standard"])))
 
 
 def _requirements(place: Path) -> Path:
     """What the development environment holds, without our own distributions and their entry points."""
     place.mkdir()
     for found in Path(sysconfig.get_path("purelib")).iterdir():
-        if not found.name.startswith(("holdfast", "_holdfast")):
+        if not found.name.startswith(("beforehand", "_beforehand")):
             (place / found.name).symlink_to(found)
     return place
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = str(tmp_path_factory.mktemp("wheels"))
-    return {
-        name: Path(next(WheelBuilder(str(ROOT / "packages" / name)).build(directory=place, versions=["standard"])))
-        for name in ("holdfast", "holdfast-console")
-    }
+    place = tmp_path_factory.mktemp("wheels")
+    return {name: built(RUNTIME.with_name(name), place) for name in ("beforehand", "beforehand-console")}
 
 
 @pytest.fixture(scope="module")
-def runtime(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment after `pip install holdfast`."""
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment with the runtime alone."""
     environment = Installed(tmp_path_factory.mktemp("environments") / "runtime")
-    environment.install(wheels["holdfast"])
+    environment.install(RUNTIME)
     return environment
 
 
 @pytest.fixture(scope="module")
-def with_policies(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment after `pip install holdfast refund-rules`."""
+def with_policies(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment with the runtime and `refund-rules`."""
     source = tmp_path_factory.mktemp("refund-rules")
     (source / "refund_rules").mkdir()
     for name, text in PUBLISHED.items():
         (source / name).write_text(text)
     environment = Installed(tmp_path_factory.mktemp("environments") / "policies")
-    environment.install(wheels["holdfast"])
-    environment.install(Path(next(WheelBuilder(str(source)).build(directory=str(source), versions=["standard"]))))
+    environment.install(RUNTIME)
+    environment.install(source)
     return environment
 
 
 @pytest.fixture(scope="module")
-def both(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment after `pip install holdfast-console`."""
+def both(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment with the runtime and the console."""
     environment = Installed(tmp_path_factory.mktemp("environments") / "both")
-    environment.install(wheels["holdfast"])
-    environment.install(wheels["holdfast-console"])
+    environment.install(RUNTIME)
+    environment.install(RUNTIME.with_name("beforehand-console"))
     return environment
 
 
-@pytest.mark.parametrize(("name", "package"), [("holdfast", "holdfast"), ("holdfast-console", "holdfast_console")])
+@pytest.mark.parametrize(
+    ("name", "package"), [("beforehand", "beforehand"), ("beforehand-console", "beforehand_console")]
+)
 def test_a_wheel_holds_its_package_and_nothing_else(wheels: dict[str, Path], name: str, package: str):
     with zipfile.ZipFile(wheels[name]) as archive:
         files = [Path(one) for one in archive.namelist()]
@@ -175,9 +187,9 @@ def test_a_wheel_holds_its_package_and_nothing_else(wheels: dict[str, Path], nam
 
 
 def test_the_console_brings_its_pages(wheels: dict[str, Path]):
-    with zipfile.ZipFile(wheels["holdfast-console"]) as archive:
+    with zipfile.ZipFile(wheels["beforehand-console"]) as archive:
         files = set(archive.namelist())
-    source = ROOT / "packages" / "holdfast-console" / "src"
+    source = ROOT / "packages" / "beforehand-console" / "src"
     pages = {
         path.relative_to(source).as_posix() for path in source.rglob("*") if path.suffix in {".html", ".css", ".js"}
     }
@@ -186,10 +198,10 @@ def test_the_console_brings_its_pages(wheels: dict[str, Path]):
 
 
 def test_the_console_needs_the_runtime_of_its_own_version(wheels: dict[str, Path]):
-    with zipfile.ZipFile(wheels["holdfast-console"]) as archive:
+    with zipfile.ZipFile(wheels["beforehand-console"]) as archive:
         metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         stated = email.message_from_bytes(archive.read(metadata))
-    assert f"holdfast[webhooks]=={stated['Version']}" in stated.get_all("Requires-Dist", [])
+    assert f"beforehand[webhooks]=={stated['Version']}" in stated.get_all("Requires-Dist", [])
 
 
 def test_the_tutorial_runs_on_the_runtime_alone(runtime: Installed, tmp_path: Path):
@@ -200,30 +212,31 @@ def test_the_tutorial_runs_on_the_runtime_alone(runtime: Installed, tmp_path: Pa
 def test_people_are_asked_and_answer_with_the_runtime_alone(runtime: Installed, tmp_path: Path):
     (tmp_path / "desk.py").write_text(ASKING)
     assert runtime("python", "desk.py", cwd=tmp_path).stdout == "asked\n"
-    assert "one/refund#1" in runtime("holdfast", "inbox", cwd=tmp_path).stdout
+    assert "one/refund#1" in runtime("beforehand", "inbox", cwd=tmp_path).stdout
     shown = re.search(
-        r"--shown ([0-9a-f]{12})", runtime("holdfast", "answer", "one/refund#1", "yes", cwd=tmp_path).stderr
+        r"--shown ([0-9a-f]{12})", runtime("beforehand", "answer", "one/refund#1", "yes", cwd=tmp_path).stderr
     )
     assert shown is not None
-    answered = runtime("holdfast", "answer", "one/refund#1", "yes", "--shown", shown[1], "--by", "anna", cwd=tmp_path)
+    answered = runtime("beforehand", "answer", "one/refund#1", "yes", "--shown", shown[1], "--by", "anna", cwd=tmp_path)
     assert answered.returncode == 0, answered.stderr
     assert runtime("python", "desk.py", cwd=tmp_path).stdout == "refunded 9000\n"
     (tmp_path / "rules.yaml").write_text("name: refunds\nrules:\n  - {name: all, when: 'true', then: ask}\n")
-    assert "no faults were found" in runtime("holdfast", "policy", "check", "rules.yaml", cwd=tmp_path).stdout
-    assert runtime("holdfast", "resolve", "--help", cwd=tmp_path).returncode == 0
+    assert "no faults were found" in runtime("beforehand", "policy", "check", "rules.yaml", cwd=tmp_path).stdout
+    assert runtime("beforehand", "resolve", "--help", cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        (("serve",), "holdfast serve"),
-        (("accounts", "list"), "holdfast accounts"),
-        (("notices",), "holdfast notices"),
-        (("figures", "--json"), "holdfast figures"),
-        (("plant", "cases.jsonl"), "holdfast plant"),
-        (("inbox", "--health"), "holdfast inbox --health"),
-        (("policy", "calibrate", "rules.yaml"), "holdfast policy calibrate"),
-        (("policy", "calibrate"), "holdfast policy calibrate"),
+        (("serve",), "beforehand serve"),
+        (("accounts", "list"), "beforehand accounts"),
+        (("notices",), "beforehand notices"),
+        (("figures", "--json"), "beforehand figures"),
+        (("plant", "cases.jsonl"), "beforehand plant"),
+        (("shadow-reviews",), "beforehand shadow-reviews"),
+        (("inbox", "--health"), "beforehand inbox --health"),
+        (("policy", "calibrate", "rules.yaml"), "beforehand policy calibrate"),
+        (("policy", "calibrate"), "beforehand policy calibrate"),
         (("worker", "desk.py:desk", "--reach", "reach.yaml"), "a notification channel (reach)"),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
@@ -234,24 +247,24 @@ def test_without_the_console_its_commands_say_how_to_install_it(
     (tmp_path / "desk.py").write_text(ASKING)
     (tmp_path / "rules.yaml").write_text("name: refunds\nrules:\n  - {name: all, when: 'true', then: ask}\n")
     runtime("python", "desk.py", cwd=tmp_path)
-    said = runtime("holdfast", *command, cwd=tmp_path)
+    said = runtime("beforehand", *command, cwd=tmp_path)
     assert said.returncode == 2, said.stderr
-    assert f"{wanted} needs holdfast-console, which is not installed" in said.stdout + said.stderr
-    assert "pip install holdfast-console" in said.stdout + said.stderr
+    assert f"{wanted} needs beforehand-console, which is not installed" in said.stdout + said.stderr
+    assert f"pip install {RUNTIME.with_name('beforehand-console')}" in said.stdout + said.stderr
 
 
 def test_a_distribution_of_another_publisher_brings_policies(with_policies: Installed, tmp_path: Path):
-    checked = with_policies("holdfast", "policy", "check", "installed:refunds", cwd=tmp_path)
+    checked = with_policies("beforehand", "policy", "check", "installed:refunds", cwd=tmp_path)
     assert checked.stdout.startswith("installed:refunds: no faults were found"), checked.stderr
-    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\npolicy = "installed:strict"\n')
-    assert "strict@" in with_policies("holdfast", "policy", "show", cwd=tmp_path).stdout
+    (tmp_path / "pyproject.toml").write_text('[tool.beforehand]\npolicy = "installed:strict"\n')
+    assert "strict@" in with_policies("beforehand", "policy", "show", cwd=tmp_path).stdout
     (tmp_path / "desk.py").write_text(
         ASKING.replace("agents=[desk]", 'agents=[desk], policy="installed:refunds"').replace(
             '"cents > 5000"', '"cents > 99999"'
         )
     )
     assert with_policies("python", "desk.py", cwd=tmp_path).stdout == "asked\n"
-    missing = with_policies("holdfast", "policy", "check", "installed:refund", cwd=tmp_path)
+    missing = with_policies("beforehand", "policy", "check", "installed:refund", cwd=tmp_path)
     assert missing.returncode == 2
     said = " ".join(missing.stderr.split())
     assert "no installed distribution has a policy named refund" in said
@@ -261,11 +274,11 @@ def test_a_distribution_of_another_publisher_brings_policies(with_policies: Inst
 def test_nothing_of_the_runtime_imports_what_is_not_installed(runtime: Installed, tmp_path: Path):
     modules = sorted(
         ".".join(path.relative_to(runtime.packages).with_suffix("").parts)
-        for path in (runtime.packages / "holdfast").rglob("*.py")
+        for path in (runtime.packages / "beforehand").rglob("*.py")
         if path.name != "__main__.py" and path.parent.name != "hosts"  # an adapter stands on its framework
     )
     program = f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\n"
-    program += f"print(sorted(set({sorted(NEVER_INSTALLED | {'holdfast_console'})}) & set(sys.modules)))"
+    program += f"print(sorted(set({sorted(NEVER_INSTALLED | {'beforehand_console'})}) & set(sys.modules)))"
     ran = runtime("python", "-c", program, cwd=tmp_path)
     assert (ran.stdout, ran.returncode) == ("[]\n", 0), ran.stderr[-2000:]
 
@@ -273,14 +286,33 @@ def test_nothing_of_the_runtime_imports_what_is_not_installed(runtime: Installed
 def test_an_adapter_without_its_framework_says_what_to_install(runtime: Installed, tmp_path: Path):
     # That of Pydantic AI imports its framework when it is used.
     for name in ("crewai", "google_adk", "langchain", "openai_agents"):
-        ran = runtime("python", "-c", f"import holdfast.hosts.{name}", cwd=tmp_path)
-        assert (ran.returncode, f"pip install 'holdfast[{name.replace('_', '-')}]'" in ran.stderr) == (1, True), name
+        ran = runtime("python", "-c", f"import beforehand.hosts.{name}", cwd=tmp_path)
+        assert (ran.returncode, f"pip install '{name.replace('_', '-')}<" in ran.stderr) == (1, True), name
+
+
+def test_a_new_project_names_where_its_runtime_came_from_and_works_with_what_is_there(
+    runtime: Installed, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    written = runtime("beforehand", "init", "refunds", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
+    place = tmp_path / "refunds"
+    (stated,) = tomllib.loads((place / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert f"pip install '{stated}' pytest" in written.stdout
+    assert f"pip install '{stated}' pytest" in (place / "README.md").read_text()
+    wanted = Requirement(stated)
+    assert (wanted.name, wanted.extras) == ("beforehand", {"openai"})
+    source = Path(unquote(urlsplit(wanted.url or "").path))
+    assert source == RUNTIME
+    environment = Installed(tmp_path_factory.mktemp("environments") / "project")
+    environment.install(source)
+    tested = environment("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=place)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
 def test_the_inbox_is_served_in_a_browser_with_both(both: Installed, tmp_path: Path):
     (tmp_path / "desk.py").write_text(ASKING)
     assert both("python", "desk.py", cwd=tmp_path).stdout == "asked\n"
-    command = [both.bin / "holdfast", "serve", "--port", "0"]
+    command = [both.bin / "beforehand", "serve", "--port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, env=both.environ, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
@@ -297,17 +329,17 @@ def test_the_inbox_is_served_in_a_browser_with_both(both: Installed, tmp_path: P
 def test_the_commands_of_the_console_are_there_with_both(both: Installed, tmp_path: Path):
     (tmp_path / "desk.py").write_text(ASKING)
     both("python", "desk.py", cwd=tmp_path)
-    added = both("holdfast", "accounts", "add", "anna", "--role", "admin", cwd=tmp_path)
+    added = both("beforehand", "accounts", "add", "anna", "--role", "admin", cwd=tmp_path)
     assert added.returncode == 0, added.stderr
-    assert "anna" in both("holdfast", "accounts", "list", cwd=tmp_path).stdout
-    assert both("holdfast", "inbox", "--health", cwd=tmp_path).returncode in {0, 1}
-    assert both("holdfast", "doctor", cwd=tmp_path).returncode == 0
+    assert "anna" in both("beforehand", "accounts", "list", cwd=tmp_path).stdout
+    assert both("beforehand", "inbox", "--health", cwd=tmp_path).returncode in {0, 1}
+    assert both("beforehand", "doctor", cwd=tmp_path).returncode == 0
 
 
 def test_a_journal_of_the_console_is_read_without_it(both: Installed, runtime: Installed, tmp_path: Path):
     (tmp_path / "desk.py").write_text(ASKING)
     both("python", "desk.py", cwd=tmp_path)
-    both("holdfast", "accounts", "add", "anna", "--role", "admin", cwd=tmp_path)
-    examined = runtime("holdfast", "doctor", cwd=tmp_path)
+    both("beforehand", "accounts", "add", "anna", "--role", "admin", cwd=tmp_path)
+    examined = runtime("beforehand", "doctor", cwd=tmp_path)
     assert examined.returncode == 0, examined.stderr
-    assert "one" in runtime("holdfast", "ps", cwd=tmp_path).stdout
+    assert "one" in runtime("beforehand", "ps", cwd=tmp_path).stdout

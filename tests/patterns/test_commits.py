@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import NotSent, Operation, Rejected
-from holdfast.patterns import commits, find_commit, revert_commit
-from holdfast.testing import operation
+from beforehand import NotSent, Operation, Rejected
+from beforehand.patterns import commits, find_commit, revert_commit
+from beforehand.testing import operation
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Holdfast,
+from beforehand import (
+    Beforehand,
     Key,
     Natural,
     Operation,
@@ -23,8 +23,8 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.patterns import close_or_label, follow_up, for_operator, release_or_refund
-from holdfast.testing import operation
+from beforehand.patterns import close_or_label, follow_up, for_operator, release_or_refund
+from beforehand.testing import operation
 from tests.patterns.services import LOOPBACK, Inbox, Office, post
 
 HERE: dict[str, int] = {}
@@ -146,7 +146,7 @@ async def called_off(run: Run, given: str) -> str:
 
 
 def run_it(place: Path, given: str) -> str:
-    with Holdfast(place / "journal.db", agents=[called_off]) as app:
+    with Beforehand(place / "journal.db", agents=[called_off]) as app:
         return app.run(called_off, given)
 
 
@@ -196,7 +196,7 @@ def test_a_confirmed_reservation_is_refunded_by_the_undoing_of_its_run(tmp_path:
             return await hold_money(700)
 
     async def bought_and_undone() -> None:
-        async with Holdfast(tmp_path / "journal.db", agents=[buyer]) as app:
+        async with Beforehand(tmp_path / "journal.db", agents=[buyer]) as app:
             assert await app.run(buyer, "a") == "h1"
             assert office.holds == {"h1": "captured"}
             await app.undo("bought-a", by="ann")
@@ -207,7 +207,7 @@ def test_a_confirmed_reservation_is_refunded_by_the_undoing_of_its_run(tmp_path:
 
 def test_what_only_a_person_can_put_right_is_parked_for_one(tmp_path: Path, office: Office):
     async def parked_and_accepted() -> str:
-        async with Holdfast(tmp_path / "journal.db", agents=[called_off]) as app:
+        async with Beforehand(tmp_path / "journal.db", agents=[called_off]) as app:
             with pytest.raises(RunSuspended, match="called back by telephone"):
                 await app.run(called_off, "wire")
             await app.service.resolve_transaction("called-off-wire", "all", "accept", by="ann", why="the bank has it")

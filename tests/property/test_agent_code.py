@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import RunSuspended
-from holdfast.testing.clock import run_virtual
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import RunSuspended
+from beforehand.testing.clock import run_virtual
 from tests.unit.engine.lab import Lab
 
 Statement: TypeAlias = "tuple[str, float, tuple[Statement, ...], tuple[Statement, ...]]"
@@ -174,7 +174,7 @@ ONCE_WRONG: Final = (2507, 3947, 4017, 4769, 6315, 6544, 7220, 10101, 13130)
 
 @pytest.mark.parametrize("seeds", [*(range(first, first + 20) for first in range(0, 200, 20)), ONCE_WRONG])
 def test_a_replay_does_what_the_run_did(seeds: Iterable[int], caplog: pytest.LogCaptureFixture):
-    caplog.set_level("CRITICAL", logger="holdfast")  # that keys go unread, processes die, and branches are left
+    caplog.set_level("CRITICAL", logger="beforehand")  # that keys go unread, processes die, and branches are left
     for seed in seeds:
         try:
             run_virtual(played(seed), limit=timedelta(days=30))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.queues.call_limits import CallLimit, CallPace, judge, on_boot, opens_in_ms, settled, slowed
+from beforehand.queues.call_limits import CallLimit, CallPace, judge, on_boot, opens_in_ms, settled, slowed
 
 LIMITS = st.builds(
     CallLimit,

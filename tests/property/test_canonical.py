@@ -18,9 +18,18 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.errors import ArgumentError
-from holdfast.model.canonical.encode import DEFAULT_LIMITS, Limits, _fast, _identity, canonical, digest, forms, restore
-from holdfast.model.secret import Secret
+from beforehand.errors import ArgumentError
+from beforehand.model.canonical.encode import (
+    DEFAULT_LIMITS,
+    Limits,
+    _fast,
+    _identity,
+    canonical,
+    digest,
+    forms,
+    restore,
+)
+from beforehand.model.secret import Secret
 
 SAFE = 2**53 - 1
 NAIVE = datetime.fromisoformat("2024-01-01")

@@ -6,10 +6,9 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from holdfast.queues.choose import Candidate, DrivenRun, Lane, Snapshot, choose, outranked
-from holdfast.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
+from beforehand.queues.choose import Candidate, Lane, Snapshot, choose
+from beforehand.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
 
 QUEUES, AGENTS, TENANTS, KEYS = ("mail", "web"), ("desk", "clerk"), ("", "acme", "big"), ("", "k1", "k2")
 few = st.none() | st.integers(1, 4)
@@ -149,29 +148,3 @@ def test_a_key_that_is_taken_blocks_only_its_own_runs(snapshot, room):
     chosen = choose(DeclaredLimits(), snapshot, room)
     assert all(known[row][1].key != "k1" for row in chosen.start)
     assert len(chosen.start) >= min(room, len(free))
-
-
-@given(limits, snapshots(), st.lists(st.integers(LOWEST, HIGHEST), min_size=12, max_size=12), st.booleans())
-def test_a_slot_is_given_only_to_a_run_of_a_higher_priority_and_under_all_limits(declared, snapshot, drawn, preempts):
-    queues = {name: replace(declared.queue(name), preempt=preempts) for name in QUEUES}
-    declared = replace(declared, queues=queues)
-    places = [place for place, count in sorted(snapshot.driven.items()) for _ in range(count)][: len(drawn)]
-    driven = [
-        DrivenRun(1000 + at, *place, priority, "", at)
-        for at, (place, priority) in enumerate(zip(places, drawn, strict=False))
-    ]
-    gives = [one for one in driven if one.row in outranked(declared, snapshot, driven, 2000)]
-    assert preempts or not gives
-    waiting = sorted((lane.priority for lane in snapshot.lanes for _ in lane.waiting), reverse=True)
-    assert len(gives) <= len(waiting)
-    for one, most in zip(sorted(gives, key=lambda one: -one.priority), waiting, strict=False):
-        assert one.priority < most
-    # Once they have given their slots and wait, others get them: no run takes its own slot back.
-    used = Counter(snapshot.driven)
-    lanes = list(snapshot.lanes)
-    for one in gives:
-        used[one.queue, one.agent, one.tenant] -= 1
-        lanes.append(Lane(one.queue, one.agent, one.tenant, one.priority, (Candidate(one.row, 2000),)))
-    after = replace(snapshot, lanes=tuple(lanes), driven=dict(used))
-    if len(gives) == 1 and not choose(declared, snapshot, 1).start:
-        assert gives[0].row not in choose(declared, after, 1).start

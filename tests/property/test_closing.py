@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.model import records as r
-from holdfast.model import saga as c
-from holdfast.model.contract import Contract, Key
-from holdfast.model.operation import OperationState
-from holdfast.model.outcome import FINAL, SETTLED, Phase
-from holdfast.model.records.transaction import Pivot
-from holdfast.model.saga import Backlog, Member, attempt_number, close
-from holdfast.model.transaction import TransactionState
+from beforehand.model import records as r
+from beforehand.model import saga as c
+from beforehand.model.contract import Contract, Key
+from beforehand.model.operation import OperationState
+from beforehand.model.outcome import FINAL, SETTLED, Phase
+from beforehand.model.records.transaction import Pivot
+from beforehand.model.saga import Backlog, Member, attempt_number, close
+from beforehand.model.transaction import TransactionState
 
 PHASES: tuple[Phase, ...] = (
     "planned", "ready", "gated", "held", "running", "verifying", "awaiting", "succeeded", "failed", "unknown",
@@ -173,6 +173,10 @@ def test_nothing_is_released_while_its_confirmation_is_on_its_way_or_unknown(fou
 def test_a_commit_turns_back_only_once_no_confirmation_is_on_its_way(found: list[Member], pivot: Pivot):
     found = [replace(one, operation=replace(one.operation, phase="succeeded")) for one in found if not one.held]
     move = close(TransactionState("t", "committing", pivot=pivot), found)
-    if isinstance(move, (c.TurnBack, c.ParkTransaction)):
-        under_way = [one for one in found if one.contract.confirms and one.confirmation is not None]
-        assert all(one.confirmation.phase in {*FINAL} for one in under_way if one.confirmation is not None)
+    confirmed = [one for one in found if one.contract.confirms and one.confirmation is not None]
+    if isinstance(move, c.TurnBack):
+        assert all(one.confirmation.phase in FINAL for one in confirmed if one.confirmation and not one.stray)
+    if isinstance(move, c.ParkTransaction):  # nothing is held here, so only a stray, which is undone, needs a person
+        stuck = [one for one in found if one.step in move.stuck]
+        assert stuck
+        assert all(one.stray and not one.on_its_way for one in stuck)

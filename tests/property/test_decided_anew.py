@@ -20,20 +20,20 @@ import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
-from holdfast.engine import driven_operation
-from holdfast.engine import situation as asking
-from holdfast.engine.driven_operation import DrivenOperation
-from holdfast.model import records as r
-from holdfast.model.contract import Contract, Key, Natural, Once, Pending, Rejection
-from holdfast.model.decision import decide as rules
-from holdfast.model.decision.decide import decide
-from holdfast.model.decision.evidence import RULE, Case
-from holdfast.model.decision.moves import Move, Settle
-from holdfast.model.decision.situation import Block, LimitWait, Now, OtherEffect, Situation, SpentBudget
-from holdfast.model.operation import OperationState, ScheduledWait
-from holdfast.model.outcome import Basis, PendingEffect
-from holdfast.model.policy import Past, PolicyFacts, Queue, Ruling
-from holdfast.policies import Budget, Gate, Require, Retry
+from beforehand.engine import driven_operation
+from beforehand.engine import situation as asking
+from beforehand.engine.driven_operation import DrivenOperation
+from beforehand.model import records as r
+from beforehand.model.contract import Contract, Key, Natural, Once, Pending, Rejection
+from beforehand.model.decision import decide as rules
+from beforehand.model.decision.decide import decide
+from beforehand.model.decision.evidence import RULE, Case
+from beforehand.model.decision.moves import Move, Settle
+from beforehand.model.decision.situation import Block, LimitWait, Now, OtherEffect, Situation, SpentBudget
+from beforehand.model.operation import OperationState, ScheduledWait
+from beforehand.model.outcome import Basis, PendingEffect
+from beforehand.model.policy import Past, PolicyFacts, Queue, Ruling
+from beforehand.policies import Budget, Gate, Require, Retry
 from tests.unit.model import stories
 from tests.unit.model.stories import HOUR, MINUTE, SECOND, STEP, Story
 

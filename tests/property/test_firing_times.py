@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.queues.firing_times import MissedRule, Schedule, due, last_moment, moments, next_moment
-from holdfast.queues.schedules import ScheduleBook, ScheduleEntry, run_id_of, schedule_faults
+from beforehand.queues.firing_times import MissedRule, Schedule, due, last_moment, moments, next_moment
+from beforehand.queues.schedules import ScheduleBook, ScheduleEntry, run_id_of, schedule_faults
 from simulator.checkers import calendar
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -157,7 +157,7 @@ def changes(zone: str) -> list[int]:
 
 @given(schedules, starts, st.integers(0, 3 * DAY))
 def test_the_last_moment_is_the_last_of_all(schedule: Schedule, after: int, span: int):
-    found = [one for one in islice(moments(schedule, after), 5_000) if one <= after + span]
+    found = list(takewhile(lambda one: one <= after + span, islice(moments(schedule, after), 5_000)))
     assert last_moment(schedule, after, after + span) == (found[-1] if found else None)
 
 

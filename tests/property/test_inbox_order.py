@@ -7,15 +7,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.inspect import reader as looking_module
-from holdfast.inspect.reader import JournalReader
-from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import LeaseGranted, NewRun, Post, RunChange, RunStatus, Write
-from holdfast.model.shadow import Left, Traits, shadow_item, shadow_stream
-from holdfast.model.system import PLANTED, PREFIX
-from holdfast.model.waits import PEOPLE, ListedWait
-from holdfast.people.assignments import Handing, hand
-from holdfast.people.items import InboxItem, ItemFilter, items, placed, worded
+from beforehand.inspect import reader as looking_module
+from beforehand.inspect.reader import JournalReader
+from beforehand.journal.memory import MemoryJournal
+from beforehand.journal.port import LeaseGranted, NewRun, RunChange, RunStatus, Write
+from beforehand.model.system import PLANTED, PREFIX
+from beforehand.model.waits import PEOPLE, ListedWait
+from beforehand.people.assignments import Handing, hand
+from beforehand.people.items import InboxItem, ItemFilter, items, placed, worded
 
 NOW_MS = 1000
 WAIT = st.builds(
@@ -48,7 +47,7 @@ HANDINGS = st.lists(
 Runs = Sequence[tuple[str, RunStatus, list[ListedWait]]]
 
 
-async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shadows: int) -> JournalReader:
+async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]]) -> JournalReader:
     journal = MemoryJournal(lambda: NOW_MS)
     identity = await journal.open()
     for number, (agent, status, waits) in enumerate(runs):
@@ -58,9 +57,6 @@ async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shado
         await journal.append(Write(claimed.lease, change=change))
     for number, step, one in handings:
         await hand(journal, f"r{number}", step, one)
-    for number in range(shadows):
-        left = Left(f"s{number}", "pay#1", "was it right?", Traits("pay", agent="desk"))
-        await journal.post(Post(shadow_stream(left.run, left.step), "", msgspec.json.encode(left)))
     return JournalReader(journal, identity)
 
 
@@ -69,28 +65,25 @@ def place(one: InboxItem) -> tuple[object, ...]:
     return one.rests_ms, -one.escalated, one.due_ms is None, one.due_ms or 0, one.since_ms, one.item
 
 
-def names(runs: Runs, shadows: int) -> list[str]:
+def names(runs: Runs) -> list[str]:
     """Everything that people are asked: the notices of the system itself are no question to them."""
-    asked = [
+    return sorted(
         f"r{number}/{wait.step}".rstrip("/")
         for number, (agent, _, waits) in enumerate(runs)
         for wait in waits
         if wait.kind in PEOPLE and agent != f"{PREFIX}webhooks"
-    ]
-    return sorted([*asked, *(shadow_item(f"s{number}", "pay#1") for number in range(shadows))])
+    )
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    RUNS, HANDINGS, st.integers(0, 2), st.sampled_from([ItemFilter(), ItemFilter("bea"), ItemFilter("bea", "travel")])
-)
+@given(RUNS, HANDINGS, st.sampled_from([ItemFilter(), ItemFilter("bea"), ItemFilter("bea", "travel")]))
 def test_what_is_shown_is_what_the_whole_list_begins_with(
-    runs: Runs, handings: list[tuple[int, str, Handing]], shadows: int, wanted: ItemFilter
+    runs: Runs, handings: list[tuple[int, str, Handing]], wanted: ItemFilter
 ):
     async def main() -> None:
-        reader = await filled(runs, handings, shadows)
+        reader = await filled(runs, handings)
         whole = await items(reader, now_ms=NOW_MS)
-        assert sorted(one.item for one in whole) == names(runs, shadows)
+        assert sorted(one.item for one in whole) == names(runs)
         assert whole == sorted(whole, key=place)
         mine = [one for one in whole if _is_wanted(one, wanted)]
         cut = await placed(reader, wanted, now_ms=NOW_MS)
@@ -107,7 +100,7 @@ def _is_wanted(one: InboxItem, wanted: ItemFilter) -> bool:
 
 def test_a_listing_is_read_to_its_end_whatever_fits_a_page(monkeypatch):
     async def read(count: int) -> list[str]:
-        reader = await filled([("desk", "suspended", [])] * count, [], 0)
+        reader = await filled([("desk", "suspended", [])] * count, [])
         return [row.run async for row in reader.every_run(status="suspended")]
 
     monkeypatch.setattr(looking_module, "WHOLE", 3)

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.errors import HoldfastError
-from holdfast.journal.host import HostFacts
-from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Journal, Lease, LeaseGranted, Post, Row, RunChange, RunStatus, Worker
-from holdfast.journal.run_log import RunLog, beginning, genesis, verify_chain
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
+from beforehand.errors import BeforehandError
+from beforehand.journal.host import HostFacts
+from beforehand.journal.memory import MemoryJournal
+from beforehand.journal.port import Journal, Lease, LeaseGranted, Post, Row, RunChange, RunStatus, Worker
+from beforehand.journal.run_log import RunLog, beginning, genesis, verify_chain
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
 
 IN_MEMORY = Path("/dev/shm")
 RUNS = st.sampled_from(["r1", "r2"])
@@ -57,7 +57,7 @@ class Player:
     async def play(self, call: tuple[object, ...]) -> object:
         try:
             return await self._play(call)
-        except HoldfastError as error:
+        except BeforehandError as error:
             return type(error).__name__
 
     async def _play(self, call: tuple[object, ...]) -> object:
@@ -98,7 +98,7 @@ class Player:
                     await log.flush()
                 case ("flush",):
                     await log.flush()
-        except HoldfastError as error:
+        except BeforehandError as error:
             return type(error).__name__
         return None
 

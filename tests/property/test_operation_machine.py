@@ -14,15 +14,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from holdfast.model import records as r
-from holdfast.model.contract import Contract, Key, Natural
-from holdfast.model.decision import moves as m
-from holdfast.model.decision.decide import decide
-from holdfast.model.decision.evidence import attempt_timeout_ms, until_believable_ms
-from holdfast.model.decision.situation import Now, Situation
-from holdfast.model.operation import OperationState
-from holdfast.model.transitions import apply
-from holdfast.policies import Retry
+from beforehand.model import records as r
+from beforehand.model.contract import Contract, Key, Natural
+from beforehand.model.decision import moves as m
+from beforehand.model.decision.decide import decide
+from beforehand.model.decision.evidence import attempt_timeout_ms, until_believable_ms
+from beforehand.model.decision.situation import Now, Situation
+from beforehand.model.operation import OperationState
+from beforehand.model.transitions import apply
+from beforehand.policies import Retry
 from tests.property.world import World
 
 STEP: Final = "desk/charge#1"

@@ -8,14 +8,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Key, Natural, Operation, Rejected, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.engine.environment import POINTS
-from holdfast.errors import PlanError
-from holdfast.inspect.replay import replay_records
-from holdfast.model import records as r
-from holdfast.model.plan import references
-from holdfast.plans import Call, Plan, PlanStep
-from holdfast.testing.clock import DAY, run_virtual
+from beforehand import Key, Natural, Operation, Rejected, Run, TransactionAborted, agent, current_operation, tool
+from beforehand.engine.environment import POINTS
+from beforehand.errors import PlanError
+from beforehand.inspect.replay import replay_records
+from beforehand.model import records as r
+from beforehand.model.plan import references
+from beforehand.plans import Call, Plan, PlanStep
+from beforehand.testing.clock import run_virtual
+from beforehand.testing.loop import DAY
 from tests.unit.engine.lab import Lab
 from tests.unit.engine.test_crashes import DiesAt, until_it_dies
 

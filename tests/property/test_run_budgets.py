@@ -7,12 +7,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.journal.record_codec import decode, encode
-from holdfast.model import records as r
-from holdfast.model.run_budget import BudgetState, reservation
-from holdfast.model.run_history import RunHistory
-from holdfast.model.usage import CallCost, Usage
-from holdfast.policies import RunBudget
+from beforehand.journal.record_codec import decode, encode
+from beforehand.model import records as r
+from beforehand.model.run_budget import BudgetState, reservation
+from beforehand.model.run_history import RunHistory
+from beforehand.model.usage import CallCost, Usage
+from beforehand.policies import RunBudget
 
 STEPS = ("ask#1", "ask#2", "ask#3")
 UNIT = 1_000_000  # billionths for a token: a thousandth of a euro

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.engine.environment import POINTS
-from holdfast.errors import HoldfastError, RunSuspended
-from holdfast.testing.clock import run_virtual
+from beforehand import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.engine.environment import POINTS
+from beforehand.errors import BeforehandError, RunSuspended
+from beforehand.testing.clock import run_virtual
 from tests.unit.engine.lab import Lab
 from tests.unit.engine.test_crashes import DiesAt, until_it_dies
 
@@ -148,7 +147,7 @@ async def story(program: Program, fates: list[tuple[str, int]], lost: frozenset[
                 break
             except RunSuspended:
                 await settle(app, world)
-            except HoldfastError as error:
+            except BeforehandError as error:
                 raise AssertionError(lab.records(RUN)) from error
     else:
         raise AssertionError(lab.records(RUN))
@@ -162,7 +161,6 @@ async def story(program: Program, fates: list[tuple[str, int]], lost: frozenset[
     await asyncio.sleep(0)
 
 
-@pytest.mark.soak
 @given(programs, deaths, st.frozensets(st.integers(1, 8), max_size=2))
 def test_each_effect_of_any_agent_happens_once_however_often_its_process_dies(
     program: Program, fates: list[tuple[str, int]], lost: frozenset[int]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     CannotTell,
     Deferred,
@@ -27,18 +27,18 @@ from holdfast import (
     errors,
     tool,
 )
-from holdfast.control.service import ControlService
-from holdfast.engine.current_operation import CurrentOperation
-from holdfast.errors import ArgumentError, HoldfastError, KeyInProgress
-from holdfast.inspect.ledger_kinds import PLAIN, kind_of, unreadable
-from holdfast.journal.entry_codec import REFUSED
-from holdfast.journal.record_codec import decode
-from holdfast.knowledge.conversation import Conversation
-from holdfast.knowledge.facts import Facts
-from holdfast.knowledge.memory import Lessons, UserMemory
-from holdfast.model.run_history import RunHistory
-from holdfast.policies import Gate, Retry
-from holdfast.testing.clock import run_virtual
+from beforehand.control.service import ControlService
+from beforehand.engine.current_operation import CurrentOperation
+from beforehand.errors import ArgumentError, BeforehandError, KeyInProgress
+from beforehand.inspect.ledger_kinds import PLAIN, kind_of, unreadable
+from beforehand.journal.entry_codec import REFUSED
+from beforehand.journal.record_codec import decode
+from beforehand.knowledge.conversation import Conversation
+from beforehand.knowledge.facts import Facts
+from beforehand.knowledge.memory import Lessons, UserMemory
+from beforehand.model.run_history import RunHistory
+from beforehand.policies import Gate, Retry
+from beforehand.testing.clock import run_virtual
 from tests.unit.engine.lab import Lab
 
 INT64 = 2**63
@@ -123,14 +123,14 @@ async def called(name: str, given: dict[str, Any]) -> None:
         for run in ("gate", "lost", "ask", "done"):
             try:
                 await app.run(desk, run)
-            except HoldfastError:
+            except BeforehandError:
                 continue
         before = lab.everything()
         try:
             await getattr(app.service, name)(**given)
         except ArgumentError:
             assert lab.everything() == before, "what is refused stores nothing"
-        except HoldfastError:
+        except BeforehandError:
             pass
     readable(lab)
     async with lab.app(desk) as app:  # a journal that holds it opens for others, and every run can be looked at
@@ -180,7 +180,7 @@ def test_the_refusal_names_the_parameter_and_what_is_accepted(name: str, given: 
         desk = desks(lab)
         async with lab.app(desk) as app:
             for run in ("gate", "lost"):
-                with pytest.raises(HoldfastError):
+                with pytest.raises(BeforehandError):
                     await app.run(desk, run)
             before = lab.everything()
             with pytest.raises(ArgumentError) as refused:
@@ -241,12 +241,12 @@ async def performed(body: Callable[[], Any], verdict: Callable[[], Any]) -> None
     async def desk(run: Run, name: str) -> str:
         one: Callable[[str], Awaitable[str]]
         for one in (natural, plain, verified):
-            with contextlib.suppress(HoldfastError):
+            with contextlib.suppress(BeforehandError):
                 await one(name)
         return "over"
 
     async with lab.app(desk) as app:
-        with contextlib.suppress(HoldfastError):
+        with contextlib.suppress(BeforehandError):
             await app.run(desk, "ann")
         readable(lab)
         await app.service.history("ann")

@@ -5,9 +5,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.thresholds import Threshold
-from holdfast_console.reviews.calibration import Judgement, ThresholdFinding, judged
-from holdfast_console.reviews.statistics import share
+from beforehand.model.thresholds import Threshold
+from beforehand_console.reviews.calibration import Judgement, ThresholdFinding, judged
+from beforehand_console.reviews.statistics import share
 
 SURE = Threshold("sure", start=0.8, least=0.6, most=0.95, step=0.02, width=0.08, goal=0.04, slack=0.1, enough=30)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from holdfast.model.contract import Contract
-from holdfast.policies import milliseconds
+from beforehand.model.contract import Contract
+from beforehand.policies import milliseconds
 
 Answer = Literal["returned", "rejected", "key_in_progress", "silence"]
 

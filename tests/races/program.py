@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast import (
+from beforehand import (
+    Beforehand,
     DidNotHappen,
     Happened,
-    Holdfast,
     Key,
     Natural,
     Operation,
@@ -27,9 +27,9 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.environment import system_environment
-from holdfast.engine.settings import Settings
-from holdfast.policies import Retry
+from beforehand.engine.environment import system_environment
+from beforehand.engine.settings import Settings
+from beforehand.policies import Retry
 from tests.crash.calls import Line, identity
 from tests.crash.points import Points, WatchedJournal
 
@@ -255,7 +255,7 @@ async def main(job):
     settings = Settings(**{"poll_ms": 20, "margin_ms": 100, **job.get("settings", {})})
     code = AGENTS[job["agent"]]
     try:
-        async with Holdfast(
+        async with Beforehand(
             WatchedJournal(job["journal"], points), agents=[code], environment=environment, settings=settings
         ) as app:
             _WATCHING.add(asyncio.create_task(_say_when_sealed(app.engine, Path(job["out"]).with_suffix(".sealed"))))

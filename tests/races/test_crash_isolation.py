@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.engine.crash_isolation import IsolationGate
+from beforehand.engine.crash_isolation import IsolationGate
 
 
 async def turns(times=3):

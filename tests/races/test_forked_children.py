@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.sqlite.lock import FileLock
+from beforehand.journal.sqlite.lock import FileLock
 
 PROGRAM = '''
 import asyncio, multiprocessing, os, sys, time
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.errors import HoldfastError
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.errors import BeforehandError
 
 fork = multiprocessing.get_context("fork")
 
@@ -34,7 +34,7 @@ def tried(what):
     """What a use of an inherited app comes to."""
     try:
         says(f"answered {what()!r}")
-    except HoldfastError as error:
+    except BeforehandError as error:
         says(f"{type(error).__name__}: {error}")
 
 def lives():
@@ -42,15 +42,15 @@ def lives():
     time.sleep(600)  # until the test kills it: it is the child that outlives its parent
 
 def of_its_own():
-    with Holdfast("desk.db", agents=[desk]) as own:
+    with Beforehand("desk.db", agents=[desk]) as own:
         says(own.run(desk, "child"))
 '''
-VERIFY = "from holdfast.cli.main import main; main()"
+VERIFY = "from beforehand.cli.main import main; main()"
 HOLDS = (
     PROGRAM
     + """
 async def main():
-    async with Holdfast("desk.db", agents=[desk]) as app:
+    async with Beforehand("desk.db", agents=[desk]) as app:
         await app.run(desk, "before")
         journal = app.engine.journal
 
@@ -84,7 +84,7 @@ def awaited(make):
         return await make()
     return asyncio.run(main())
 
-with Holdfast("desk.db", agents=[desk]) as app:
+with Beforehand("desk.db", agents=[desk]) as app:
     says(app.run(desk, "parent"))
     uses = {
         "run": lambda: app.run(desk, "x"),

@@ -28,7 +28,7 @@ def hung(case):
 
 
 def listed(case):
-    command = [sys.executable, "-m", "holdfast", "inbox", "--journal", str(case.journal)]
+    command = [sys.executable, "-m", "beforehand", "inbox", "--journal", str(case.journal)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
 
 

@@ -1,6 +1,6 @@
 """A synchronous tool whose time is over while its thread lives on: no further attempt, and its answer counts."""
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from tests.crash.checks import check
 from tests.crash.stage import until
 from tests.races.program import READS

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from tests.crash.checks import check
 from tests.crash.stage import until
 from tests.races.program import SHORT

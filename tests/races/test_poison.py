@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.engine.settings import Settings
+from beforehand.engine.settings import Settings
 
 INPUTS = ["a", "poison", "b"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import DidNotHappen, Holdfast, Operation, Run, Verdict, agent, tool
-from holdfast.engine.settings import Settings
+from beforehand import Beforehand, DidNotHappen, Operation, Run, Verdict, agent, tool
+from beforehand.engine.settings import Settings
 
 
 @pytest.mark.parametrize("still_running", [False, True])
@@ -32,13 +32,13 @@ def test_a_call_that_ended_after_its_app_was_closed_is_over(tmp_path: Path, stil
     settings = Settings(grace_ms=1, pause_bound_ms=1, lease_ms=300, margin_ms=50)
 
     async def main() -> None:
-        async with Holdfast(tmp_path / "j.db", agents=[desk], settings=settings, recover=False) as first:
+        async with Beforehand(tmp_path / "j.db", agents=[desk], settings=settings, recover=False) as first:
             first.start(desk, "x")
             while not sent:  # noqa: ASYNC110 - the tool's thread sets no event of this loop
                 await asyncio.sleep(0)
         if not still_running:
             go.set()  # the thread of the closed app ends: its call is over
-        async with Holdfast(tmp_path / "j.db", agents=[desk], settings=settings, recover=False) as second:
+        async with Beforehand(tmp_path / "j.db", agents=[desk], settings=settings, recover=False) as second:
             if still_running:
                 with pytest.raises(TimeoutError):  # absence is not believed while the old thread may still send
                     await asyncio.wait_for(second.run(desk, "x"), 1)

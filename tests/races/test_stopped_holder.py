@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.errors import JournalLocked
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.errors import JournalLocked
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
 
 HOLDER = """
 import asyncio, os, signal
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 async def main():
     journal = SqliteJournal("desk.db")
@@ -82,7 +82,7 @@ def test_whoever_waits_for_a_stopped_process_names_it_and_goes_on_when_it_is_fre
             await journal.open()
         os.kill(holder.pid, signal.SIGCONT)
         assert holder.wait(60) == 0
-        async with Holdfast(journal, agents=[desk], recover=False) as app:
+        async with Beforehand(journal, agents=[desk], recover=False) as app:
             assert await app.run(desk, "ann") == "ann"
 
     asyncio.run(main())
@@ -93,7 +93,7 @@ def test_a_run_that_could_not_write_is_not_failed_and_goes_on(tmp_path: Path):
 
     async def main() -> None:
         journal = SqliteJournal(tmp_path / "desk.db", parts=Parts(lock_limit_s=0.5))
-        async with Holdfast(journal, agents=[desk], recover=False) as app:
+        async with Beforehand(journal, agents=[desk], recover=False) as app:
             assert await app.run(desk, "before") == "before"
             stopped = await asyncio.to_thread(begun, tmp_path)
             try:

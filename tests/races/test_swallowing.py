@@ -11,9 +11,9 @@ import asyncio
 import sys
 from datetime import timedelta
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.engine.settings import Settings
-from holdfast.errors import RunSuspended
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.engine.settings import Settings
+from beforehand.errors import RunSuspended
 
 
 @tool
@@ -40,7 +40,7 @@ async def good(run: Run, name: str) -> str:
 
 
 async def main() -> None:
-    async with Holdfast("desk.db", agents=[bad, good], settings=Settings(grace_ms=500)) as app:
+    async with Beforehand("desk.db", agents=[bad, good], settings=Settings(grace_ms=500)) as app:
         other = app.start(good, "bob")
         try:
             await app.run(bad, "ann")
@@ -50,7 +50,7 @@ async def main() -> None:
 
 
 def blocking() -> None:
-    with Holdfast("desk.db", agents=[bad, good], settings=Settings(grace_ms=500)) as app:
+    with Beforehand("desk.db", agents=[bad, good], settings=Settings(grace_ms=500)) as app:
         try:
             app.run(bad, "ann")
         except RunSuspended:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.cli.main import main
-from holdfast.errors import ChainBroken, RunSuspended
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.cli.main import main
+from beforehand.errors import ChainBroken, RunSuspended
 
 EDITS = {
     "an operation is gone": "delete from record where body like '%mail#1%'",
@@ -32,13 +32,13 @@ def test_a_run_with_a_broken_chain_is_not_driven(edit: str, tmp_path: Path):
         return str(await run.wait_for("word"))
 
     file = tmp_path / "journal.db"
-    with Holdfast(file, agents=[desk], recover=False) as app, pytest.raises(RunSuspended):
+    with Beforehand(file, agents=[desk], recover=False) as app, pytest.raises(RunSuspended):
         app.run(desk, "ann")
     database = sqlite3.connect(file)
     with database:
         assert database.execute(edit).rowcount > 0
     database.close()
-    with Holdfast(file, agents=[desk], recover=False) as app, pytest.raises(ChainBroken, match="record"):
+    with Beforehand(file, agents=[desk], recover=False) as app, pytest.raises(ChainBroken, match="record"):
         app.run(desk, "ann")
     assert sent == ["ann"]
 
@@ -64,7 +64,7 @@ def test_verify_names_what_was_cut_off(edit: str, named: str, tmp_path: Path):
         return await pay(name)
 
     file = tmp_path / "journal.db"
-    with Holdfast(file, agents=[desk], recover=False) as app:
+    with Beforehand(file, agents=[desk], recover=False) as app:
         app.run(desk, "o-1")
     assert CliRunner().invoke(main, ["verify", "--journal", str(file)]).exit_code == 0
     database = sqlite3.connect(file)
@@ -82,7 +82,7 @@ def test_verify_tells_of_records_that_only_the_anchor_knows(tmp_path: Path):
         return name
 
     file = tmp_path / "journal.db"
-    with Holdfast(file, agents=[desk], recover=False) as app:
+    with Beforehand(file, agents=[desk], recover=False) as app:
         app.run(desk, "ann")
     database = sqlite3.connect(file)
     with database:

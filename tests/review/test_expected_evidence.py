@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast import DidNotHappen, Operation, Run, Verdict, agent, tool
-from holdfast.errors import ArgumentError
+from beforehand import DidNotHappen, Operation, Run, Verdict, agent, tool
+from beforehand.errors import ArgumentError
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import ContractError, UsageError
+from beforehand import Run, agent, tool
+from beforehand.errors import ContractError, UsageError
 from tests.unit.engine.lab import Lab, virtual
 
 ODD = ["", "pay#2", "~1/pay#1", "q/pay#1", "a\nb", "\x1b[31m", "\ud800", "x" * 201]

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import ReplayDiverged, RunSuspended
+from beforehand import Run, agent, tool
+from beforehand.errors import ReplayDiverged, RunSuspended
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     CannotTell,
     Conflict,
@@ -20,8 +20,8 @@ from holdfast import (
     agent,
     tool,
 )
-from holdfast.errors import ResultLost, RunStopped, RunSuspended
-from holdfast.model import records as r
+from beforehand.errors import ResultLost, RunStopped, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 

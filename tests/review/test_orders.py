@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.cli.main import main
-from holdfast.errors import ContractError
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.cli.main import main
+from beforehand.errors import ContractError
 
 
 def test_nobody_is_told_that_a_completed_run_was_called_off(tmp_path: Path):
@@ -16,7 +16,7 @@ def test_nobody_is_told_that_a_completed_run_was_called_off(tmp_path: Path):
         return name
 
     file = tmp_path / "journal.db"
-    with Holdfast(file, agents=[desk], recover=False) as app:
+    with Beforehand(file, agents=[desk], recover=False) as app:
         app.run(desk, "1")
     for order in ("cancel", "pause"):
         told = CliRunner().invoke(main, [order, "r-1", "--journal", str(file)])

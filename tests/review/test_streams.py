@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import ArgumentError, RunSuspended
-from holdfast.model.ids import stream
+from beforehand import Run, agent, tool
+from beforehand.errors import ArgumentError, RunSuspended
+from beforehand.model.ids import stream
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.errors import RunStopped, RunSuspended
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.errors import RunStopped, RunSuspended
 
 
 @pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
@@ -19,7 +19,7 @@ def test_a_tool_that_calls_exit_leaves_an_attempt_that_may_have_landed(end: type
         return await pay(name)
 
     with (
-        Holdfast(tmp_path / "journal.db", agents=[desk], recover=False) as app,
+        Beforehand(tmp_path / "journal.db", agents=[desk], recover=False) as app,
         pytest.raises(RunSuspended, match="landed"),
     ):
         app.run(desk, "1")
@@ -31,5 +31,5 @@ def test_an_agent_that_calls_exit_has_stopped(end: type[BaseException], tmp_path
     async def desk(run: Run, name: str) -> str:
         raise end
 
-    with Holdfast(tmp_path / "journal.db", agents=[desk], recover=False) as app, pytest.raises(RunStopped):
+    with Beforehand(tmp_path / "journal.db", agents=[desk], recover=False) as app, pytest.raises(RunStopped):
         app.run(desk, "1")

@@ -13,16 +13,16 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.cli.main import main
-from holdfast.errors import RunSuspended
-from holdfast.inspect.reader import JournalReader
-from holdfast.inspect.signed_heads import KeptHead, signed_head
-from holdfast.inspect.verify import Checked, Kept, check
-from holdfast.journal.port import Post
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.reader import SqliteReader
-from holdfast.model.heads import SignedHead
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.cli.main import main
+from beforehand.errors import RunSuspended
+from beforehand.inspect.reader import JournalReader
+from beforehand.inspect.signed_heads import KeptHead, signed_head
+from beforehand.inspect.verify import Checked, Kept, check
+from beforehand.journal.port import Post
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.reader import SqliteReader
+from beforehand.model.heads import SignedHead
 
 KEY = "0123456789abcdef0123456789abcdef"
 TABLES = ("record", "ledger")
@@ -74,7 +74,7 @@ class Pristine(NamedTuple):
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Pristine:
     file = tmp_path_factory.mktemp("log") / "journal.db"
-    with Holdfast(file, agents=[desk], recover=False) as app:
+    with Beforehand(file, agents=[desk], recover=False) as app:
         for name in ("ann", "bob"):
             app.run(desk, name)
         with pytest.raises(RunSuspended):

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model.records import AttemptStarted, Claimed, End, Intent, OperationSettled, Raw, Record
-from holdfast.model.run_history import RunHistory
+from beforehand.model.records import AttemptStarted, Claimed, End, Intent, OperationSettled, Raw, Record
+from beforehand.model.run_history import RunHistory
 from simulator.generator.plans import draw
 from simulator.world import simulate
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
 from simulator.world import simulate
 
+OTHERS = ("power", "shutdown", "disk_broken")
 TWO = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 
 
@@ -31,7 +32,7 @@ def points_of(plan: Plan) -> int:
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("kind", ["kill", "power", "shutdown", "disk_broken"])
+@pytest.mark.parametrize("kind", ["kill", *(pytest.param(kind, marks=pytest.mark.deep) for kind in OTHERS)])
 def test_a_fault_at_every_point(kind: str, kinds: tuple[str, ...]):
     plan = of(*kinds)
     for at in range(1, points_of(plan) + 1):
@@ -39,7 +40,10 @@ def test_a_fault_at_every_point(kind: str, kinds: tuple[str, ...]):
         assert not report.violations, f"{kind} at point {at}: {report.violations[0]}"
 
 
-@pytest.mark.parametrize("kinds", [("charge",), ("mail",), ("ship",), ("order",), ("rent",)], ids=" ".join)
+PAIRS = (("charge",), *(pytest.param((kind,), marks=pytest.mark.deep) for kind in ("mail", "ship", "order", "rent")))
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=" ".join)
 def test_two_kills_at_every_pair_of_points(kinds: tuple[str, ...]):
     plan = of(*kinds)
     for first in range(1, points_of(plan) + 1):

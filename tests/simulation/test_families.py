@@ -5,25 +5,11 @@ from collections.abc import Iterable
 import pytest
 
 from simulator.agents.families import FAMILY
+from simulator.failure import repeat
 from simulator.generator.families import BUDGETED_TREES, FAMILIES
 from simulator.generator.plans import draw
-from simulator.mutations.families import FAMILY_BUGS
-from simulator.mutations.planting import hunt
 from simulator.plan import Plan, Step
 from simulator.world import simulate
-
-
-@pytest.mark.parametrize("first", range(0, 60, 15))
-def test_no_invariant_breaks(first: int):
-    for seed in range(FAMILIES + first, FAMILIES + first + 15):
-        report = simulate(draw(seed))
-        assert not report.violations, f"make sim SEED={seed}: {report.violations[0]}"
-
-
-@pytest.mark.parametrize("seed", range(FAMILIES, FAMILIES + 4))
-def test_no_invariant_breaks_on_real_files(seed: int):
-    report = simulate(draw(seed), journal="sqlite")
-    assert not report.violations, f"make sim SEED={seed} JOURNAL=sqlite: {report.violations[0]}"
 
 
 def test_plans_draw_all_that_families_do():
@@ -39,6 +25,7 @@ def test_plans_draw_all_that_families_do():
     assert any("~" in order.run for plan in plans for order in plan.orders), "a command to a child"
 
 
+@pytest.mark.deep
 def test_simulations_reach_what_the_invariant_is_about():
     reached = set()
     for seed in range(FAMILIES, FAMILIES + 25):
@@ -50,13 +37,14 @@ def test_simulations_reach_what_the_invariant_is_about():
     }  # fmt: skip
 
 
+@pytest.mark.deep
 def test_trees_have_budgets():
     seeds = range(FAMILIES + BUDGETED_TREES, FAMILIES + 200, 5)
     assert any(child.budget for step in _families(draw(seed) for seed in seeds) for child in step.children)
     reached = set()
     for seed in seeds:
         report = simulate(draw(seed))
-        assert not report.violations, f"make sim SEED={seed}: {report.violations[0]}"
+        assert not report.violations, f"{repeat(seed)}: {report.violations[0]}"
         reached |= {name for name in report.reach.endings if name.startswith("budget: ")}
     assert reached == {
         "budget: a tree", "budget: a call under a limit", "budget: a call under a shared limit",
@@ -73,9 +61,3 @@ def test_the_same_seed_does_the_same_to_the_last_byte():
     first, second = (simulate(draw(FAMILIES), story=True) for _ in range(2))
     assert first.log == second.log
     assert first.digest == second.digest
-
-
-@pytest.mark.parametrize("mutant", FAMILY_BUGS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_found(mutant):
-    first = {"time of its own": 70, "in flight at the first child": 90}.get(mutant.name, 0)
-    assert hunt(mutant, first + 40, first=first).invariant, f"none of the seeds from {first} on finds {mutant.name!r}"

@@ -1,8 +1,9 @@
-"""The simulator finds planted bugs; `make mutants` plants them all."""
+"""The simulator finds planted bugs: ten of them, drawn by date, here; all of them in `make deep ONLY=mutants`."""
 
 import contextlib
 import functools
 import inspect
+import random
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -13,32 +14,33 @@ import pytest
 from simulator.generator.budgets import BUDGETED
 from simulator.generator.families import FAMILIES
 from simulator.generator.hosts import HOSTED
-from simulator.generator.models import ROUTED, SHADOWED
+from simulator.generator.models import ROUTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
 from simulator.generator.schedules import SCHEDULED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
-from simulator.mutations.planting import hunt
+from simulator.mutations.planting import hunt, kept_seeds
 from simulator.world import Journal, simulate
-
-QUICK = (
-    "effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain",
-    "answers mixed up", "an answer counted each time", "failed by time alone",
-    "fallback on unknown", "steps do not wait", "gaps count as attempts", "busy costs an attempt",
-    "an outage is an answer", "contradictions ignored", "foreign runs counted",
-)  # fmt: skip
+from tests.draws import DATE
 
 
 def test_there_are_at_least_thirty_and_each_has_its_own_name():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_planted_bug_is_found(name: str):
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    find = hunt(mutant, 60)
-    assert find.invariant, f"{name} was not found in {find.seeds} seeds"
+def test_each_has_a_kept_seed():
+    assert kept_seeds().keys() == {mutant.name for mutant in MUTANTS}
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("number", range(10))
+def test_a_planted_bug_of_the_day_is_found(number: int):
+    mutant = random.Random(DATE).sample(MUTANTS, 10)[number]
+    kept = kept_seeds()[mutant.name]
+    if hunt(mutant, range(kept, kept + 1)).verdict != "found":
+        find = hunt(mutant, range(300))
+        assert find.verdict == "found", f"{mutant.name} is not found at its seed {kept}, nor in {find.tried} others"
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -67,7 +69,7 @@ def test_no_part_of_the_product_keeps_what_a_planted_bug_replaces(mutant: Mutant
         kept = [
             f"{name}.{held}"
             for name, loaded in sorted(sys.modules.items())
-            if name.startswith("holdfast.")
+            if name.startswith("beforehand.")
             for held, value in sorted(vars(loaded).items())
             if held != "__builtins__" and any(one is original for one in _inside(value))
         ]
@@ -92,11 +94,11 @@ SEEDS: tuple[tuple[int, Journal], ...] = (
     *((seed, "memory") for seed in range(BUDGETED, BUDGETED + 6)),
     (FAMILIES + 99, "memory"),  # a call in flight when a tree begins
     *((seed, "memory") for seed in range(ROUTED, ROUTED + 8)),
-    *((seed, "memory") for seed in range(SHADOWED, SHADOWED + 4)),
     *((seed, "memory") for seed in (278, *range(HOSTED, HOSTED + 4), *range(500))),
 )
 
 
+@pytest.mark.deep
 def test_the_product_calls_what_each_planted_bug_replaces():
     """A bug that is planted where nothing looks would be missed by every seed, and prove nothing."""
     uncalled = {mutant.place for mutant in MUTANTS}
@@ -136,20 +138,3 @@ def _noting(uncalled: set[str], place: str) -> Callable[[Any], Any]:
         return noting(value) if inspect.isroutine(value) else value
 
     return noting
-
-
-BY_SEED = {
-    "no question about a stopped owner": 42, "asked and forgotten": 42, "poison is driven for ever": 33,
-    "open call counted as over": 42,
-    "neighbours are charged": 204, "failed untried": 52, "pending never released": 166, "pending asked for again": 8,
-    "late reports dropped": 442, "forgotten under a command": 451,
-    "forgotten under a business key": 63, "left and not recorded": 82,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "seed"), BY_SEED.items())
-def test_a_planted_bug_that_takes_long_to_find_is_found_at_its_seed(name: str, seed: int):
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    find = hunt(mutant, seed + 1, first=seed)
-    assert find.invariant, f"seed {seed} does not find {name!r} any more"
-    assert find.seed == mutant.from_seed + seed, "`make sim SEED=` tells another story"

@@ -4,33 +4,7 @@ import pytest
 
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
-from simulator.mutations.mutation import Mutant
-from simulator.mutations.planting import hunt
-from simulator.mutations.queues import QUEUE_BUGS
 from simulator.world import Journal, simulate
-
-
-@pytest.mark.parametrize("first", range(0, 40, 8))
-def test_no_invariant_breaks(first: int):
-    for seed in range(QUEUED + first, QUEUED + first + 8):
-        report = simulate(draw(seed))
-        assert not report.violations, f"make sim SEED={seed}: {report.violations[0]}"
-
-
-@pytest.mark.parametrize("first", range(0, 24, 6))
-def test_no_invariant_breaks_on_real_files(first: int):
-    for seed in range(QUEUED + first, QUEUED + first + 6):
-        report = simulate(draw(seed), journal="sqlite")
-        assert not report.violations, f"make sim SEED={seed} JOURNAL=sqlite: {report.violations[0]}"
-
-
-@pytest.mark.parametrize("first", range(0, 16, 8))
-@pytest.mark.parametrize("journal", ["memory", "sqlite"])
-def test_no_invariant_breaks_where_tools_have_limits(first: int, journal: Journal):
-    for seed in range(LIMITED + first, LIMITED + first + 8):
-        report = simulate(draw(seed), journal=journal)
-        assert not report.violations, f"make sim SEED={seed} JOURNAL={journal}: {report.violations[0]}"
-
 
 FOUND: dict[tuple[int, Journal], str] = {
     (16, "memory"): "a run is about what the limits in force say, not those that its process has read",
@@ -72,6 +46,7 @@ def test_plans_draw_all_that_queues_offer():
     assert any(own.services for one in limited for own in one.tenants.values())
 
 
+@pytest.mark.deep
 def test_simulations_reach_what_the_invariants_are_about():
     reached = set()
     for seed in [*range(QUEUED, QUEUED + 8), *range(LIMITED, LIMITED + 4)]:
@@ -89,18 +64,3 @@ def test_the_same_seed_does_the_same_to_the_last_byte(journal: Journal):
     first, second = (simulate(draw(QUEUED + 2), story=True, journal=journal) for _ in range(2))
     assert first.log == second.log
     assert first.digest == second.digest
-
-
-BY_SEED = {
-    "limits counted outside": 6, "old limits hold": 20, "key released at suspension": 0, "ageing ignored": 2,
-    "tenants do not share": 110, "slots of the dead kept": 0, "runs of the dead forgotten": 0, "a mark left behind": 0,
-    "capacity compared outside": 0, "driven without a slot": 0, "another input accepted": 0,
-    "permits of one process": 0, "permits released early": 0, "permits of the dead kept": 16,
-    "a service for each tool": 25, "a share instead of the whole": 68, "one limit is enough": 43,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("mutant", QUEUE_BUGS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_found_from_its_seed_on(mutant: Mutant):
-    seed = BY_SEED[mutant.name]  # where it is usually found at once
-    assert hunt(mutant, seed + 40, first=seed).invariant, f"no seed from {seed} on finds {mutant.name!r} any more"

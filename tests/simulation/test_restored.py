@@ -12,7 +12,7 @@ from simulator.world import World
 STEPS = (Step("charge", "card"), Step("mail", "letter"), Step("ship", "box"))
 CONFIRMED_MS = 600_000
 TRUSTING = Mutant(
-    "restored and trusted", "a restored journal is trusted", "holdfast.journal.sqlite.anchor:doubt", always("")
+    "restored and trusted", "a restored journal is trusted", "beforehand.journal.sqlite.anchor:doubt", always("")
 )
 
 

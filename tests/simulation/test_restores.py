@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from simulator import failure
+from simulator.failure import repeat
 from simulator.generator.plans import draw
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
 from simulator.world import Report, simulate
@@ -17,7 +18,9 @@ def checked(told: Plan) -> Report:
     return report
 
 
-@pytest.mark.parametrize("kinds", [("pay", "mail", "ship"), ("ticket", "switch", "rent")], ids=" ".join)
+@pytest.mark.parametrize(
+    "kinds", [("pay", "mail", "ship"), pytest.param(("ticket", "switch", "rent"), marks=pytest.mark.deep)], ids=" ".join
+)
 def test_a_copy_of_any_age_sends_nothing_twice(kinds: tuple[str, ...]):
     told = Plan(5, (Script("run", tuple(Step(kind, kind) for kind in kinds)),), WORKERS)
     for copied in range(1, checked(told).points, 4):
@@ -30,7 +33,7 @@ def test_seeds_draw_restores():
     restored = [seed for seed in range(60) if any(fault.kind == "restore" for fault in draw(seed).faults)]
     assert restored
     for seed in restored:
-        assert not simulate(draw(seed)).violations, f"make sim SEED={seed}"
+        assert not simulate(draw(seed)).violations, repeat(seed)
 
 
 def test_a_refusal_that_comes_after_a_restore_is_never_all_there_is_to_know():

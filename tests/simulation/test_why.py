@@ -1,4 +1,4 @@
-"""`holdfast why` names the move that the engine makes next, wherever the journal alone decides it.
+"""`beforehand why` names the move that the engine makes next, wherever the journal alone decides it.
 
 The simulator's processes die at every point, and other ones go on. Each time one of these asks `decide` about an
 operation that no code of its own drives, the same question is asked by the reader, from nothing but the journal. Both
@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine import executor
-from holdfast.engine.driven_operation import DrivenOperation
-from holdfast.engine.operation_driver import OperationDriver
-from holdfast.engine.situation import next_move
-from holdfast.inspect.explain import recorded_operation, unread
-from holdfast.inspect.reader import JournalReader
-from holdfast.journal.port import WorkerState
-from holdfast.journal.record_codec import decode
-from holdfast.model.decision.moves import Move, Wait
-from holdfast.model.decision.situation import Now
-from holdfast.model.operation import OperationState
-from holdfast.model.run_history import RunHistory
-from holdfast.testing.world.stage import without_warnings
+from beforehand.engine import executor
+from beforehand.engine.driven_operation import DrivenOperation
+from beforehand.engine.operation_driver import OperationDriver
+from beforehand.engine.situation import next_move
+from beforehand.inspect.explain import recorded_operation, unread
+from beforehand.inspect.reader import JournalReader
+from beforehand.journal.port import WorkerState
+from beforehand.journal.record_codec import decode
+from beforehand.model.decision.moves import Move, Wait
+from beforehand.model.decision.situation import Now
+from beforehand.model.operation import OperationState
+from beforehand.model.run_history import RunHistory
+from beforehand.testing.world.stage import without_warnings
 from simulator.generator.plans import draw
 from simulator.world import World
 

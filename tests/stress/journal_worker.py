@@ -11,11 +11,11 @@ import asyncio
 import os
 import sys
 
-from holdfast.journal import host
-from holdfast.journal.port import LeaseGranted, NewRun, Post
-from holdfast.journal.run_log import RunLog, genesis
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
+from beforehand.journal import host
+from beforehand.journal.port import LeaseGranted, NewRun, Post
+from beforehand.journal.run_log import RunLog, genesis
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
 
 
 async def main(path: str, name: str, runs: int, appends: int, commits: str) -> None:

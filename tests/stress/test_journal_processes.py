@@ -2,7 +2,7 @@
 
 On SQLite builds with the WAL-reset bug this is the test that shows our lock to be enough. It checkpoints
 constantly, since each process brings the log into the file whenever it has grown by a thousand pages, and
-whenever a process closes. `make test` runs a short form, `make soak` a long one.
+whenever a process closes. `make test` runs a short form, `make deep` a long one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.run_log import genesis, verify_chain
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.run_log import genesis, verify_chain
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 WORKER = Path(__file__).with_name("journal_worker.py")
 
@@ -65,9 +65,10 @@ async def check(path: Path, outputs: list[Path]) -> None:
     await journal.close()
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("mode", ["wal", "rollback"])
-def test_processes_share_a_file(tmp_path: Path, mode: str, request: pytest.FixtureRequest) -> None:
-    appends = 400 if request.config.getoption("--soak") else 40
+def test_processes_share_a_file(tmp_path: Path, mode: str, deep: bool) -> None:
+    appends = 400 if deep else 40
     path = tmp_path / "journal.db"
     create(path, mode)
     outputs = [tmp_path / f"out{number}" for number in range(4)]
@@ -79,12 +80,11 @@ def test_processes_share_a_file(tmp_path: Path, mode: str, request: pytest.Fixtu
     asyncio.run(check(path, outputs))
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("mode", ["wal", "rollback"])
-def test_killed_processes_lose_nothing_they_acknowledged(
-    tmp_path: Path, mode: str, seed: int, request: pytest.FixtureRequest
-) -> None:
+def test_killed_processes_lose_nothing_they_acknowledged(tmp_path: Path, mode: str, seed: int, deep: bool) -> None:
     """Each process is killed once it has acknowledged a certain number of records, in the middle of anything."""
-    rounds = 60 if request.config.getoption("--soak") else 5
+    rounds = 60 if deep else 5
     chance = random.Random(seed)
     path = tmp_path / "journal.db"
     create(path, mode)

@@ -4,11 +4,11 @@ import ast
 
 from tests.tidy.tree import module_name, parsed, python_files, shown
 
-ROOM = "holdfast.journal"
+ROOM = "beforehand.journal"
 # The simulated machine performs runs over the product's own journal on real files.
-ON_FILES = {"holdfast.testing.world.files", "holdfast.testing.world.processes"}  # fmt: skip
+ON_FILES = {"beforehand.testing.world.files", "beforehand.testing.world.processes"}  # fmt: skip
 # A table of exceptions that tools may raise: the library of a user, not of the journal.
-TABLES = {"holdfast.engine.exceptions.table"}
+TABLES = {"beforehand.engine.exceptions.table"}
 WORDS = ("sqlite", "apsw")
 
 
@@ -36,6 +36,7 @@ def test_nothing_outside_the_room_knows_a_back_end():
         if path.parts[-2:] != ("tests", path.name)
         and not f"{module_name(path)}.".startswith(f"{ROOM}.")
         and module_name(path) not in ON_FILES | TABLES
+        and any(word in path.read_text(encoding="utf-8").lower() for word in WORDS)
         for node in ast.walk(parsed(path))
         for name in names_in(node)
         if any(word in name.lower() for word in WORDS)

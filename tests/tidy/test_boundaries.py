@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.run_context import RunContext
+from beforehand.agent.run_context import RunContext
 from tests.tidy.tree import PACKAGE, imports, shown
 
 ROOMS = {
@@ -20,19 +20,19 @@ DOMAIN = ("errors", "model", "policies")
 """Pure values, which every package may use."""
 
 DOORS = {
-    "holdfast.agent.run_context.RunContext": "steps, tools, branches, facts, records and ledger entries of a run",
-    "holdfast.agent.run.Run": "the production loop is agent code",
-    "holdfast.agent.run.Decide": "what `run.decide` is with settings: the loop asks every model with the same",
-    "holdfast.agent.tool.Tool": "a plan names tools, and its schema is made of their parameters",
-    "holdfast.agent.conditions": "conditions of plans, in CEL",
-    "holdfast.agent.model_decisions.class_of": "the class of an error, as the record of the decision has it",
-    "holdfast.agent.model_decisions.seconds_until_retry": "how long the client of another library says to wait",
-    "holdfast.agent.decision_call.DecisionCall": "the decision for which a route asks a model",
-    "holdfast.agent.shadow_calls.begin_shadow": "a shadow of a route, which is asked in the background",
-    "holdfast.engine.breaker": "the pure rules of a circuit breaker: those of models are those of tools",
-    "holdfast.engine.environment.SystemClock": "the time for a model that is asked outside a run",
-    "holdfast.engine.exceptions.http.seconds_asked": "how long a provider asks to wait",
-    "holdfast.engine.current_operation.current_operation": "the operation that a handler serves",
+    "beforehand.agent.run_context.RunContext": "steps, tools, branches, facts, records and ledger entries of a run",
+    "beforehand.agent.run.Run": "the production loop is agent code",
+    "beforehand.agent.run.Decide": "what `run.decide` is with settings: the loop asks every model with the same",
+    "beforehand.agent.tool.Tool": "a plan names tools, and its schema is made of their parameters",
+    "beforehand.agent.conditions": "conditions of plans, in CEL",
+    "beforehand.agent.model_decisions.class_of": "the class of an error, as the record of the decision has it",
+    "beforehand.agent.model_decisions.seconds_until_retry": "how long the client of another library says to wait",
+    "beforehand.agent.decision_call.DecisionCall": "the decision for which a route asks a model",
+    "beforehand.engine.breaker": "the pure rules of a circuit breaker: those of models are those of tools",
+    "beforehand.engine.environment.SystemClock": "the time for a model that is asked outside a run",
+    "beforehand.engine.exceptions.http.seconds_asked": "how long a provider asks to wait",
+    "beforehand.engine.current_operation.current_operation": "the operation that a handler serves",
+    "beforehand.installation.extra_command": "the client of models names what it lacks",
 }
 """The other imports that these packages may have: a module with all its names, or one name of a module."""
 
@@ -43,9 +43,11 @@ def files(room: str) -> list[Path]:
 
 def other_imports(path: Path, rooms: Iterable[str]) -> list[tuple[int, str]]:
     """The imports of the project's own modules from outside the domain and these rooms: line, dotted name."""
-    free = tuple(f"holdfast.{part}." for part in (*DOMAIN, *rooms))
+    free = tuple(f"beforehand.{part}." for part in (*DOMAIN, *rooms))
     return [
-        (line, name) for line, name in imports(path) if name.startswith("holdfast.") and not f"{name}.".startswith(free)
+        (line, name)
+        for line, name in imports(path)
+        if name.startswith("beforehand.") and not f"{name}.".startswith(free)
     ]
 
 
@@ -80,18 +82,18 @@ def test_every_method_of_the_run_context_is_used_behind_the_boundary():
 
 
 def test_an_import_of_the_engine_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tests.tidy.tree.PACKAGE", tmp_path / "holdfast")
-    source = tmp_path / "holdfast" / "knowledge" / "facts.py"
+    monkeypatch.setattr("tests.tidy.tree.PACKAGE", tmp_path / "beforehand")
+    source = tmp_path / "beforehand" / "knowledge" / "facts.py"
     source.parent.mkdir(parents=True)
     source.write_text(
         "from typing import TYPE_CHECKING\n"
-        "from holdfast.model.facts import Fact\n"
-        "from holdfast.agent.run_context import RunContext\n"
-        "if TYPE_CHECKING:\n    from holdfast.engine.active_run.run import ActiveRun\n"
-        "def late():\n    from holdfast.journal.port import Post\n"
+        "from beforehand.model.facts import Fact\n"
+        "from beforehand.agent.run_context import RunContext\n"
+        "if TYPE_CHECKING:\n    from beforehand.engine.active_run.run import ActiveRun\n"
+        "def late():\n    from beforehand.journal.port import Post\n"
     )
     found = other_imports(source, ("knowledge",))
     assert [name for _, name in found if door_of(name) is None] == [
-        "holdfast.engine.active_run.run.ActiveRun",
-        "holdfast.journal.port.Post",
+        "beforehand.engine.active_run.run.ActiveRun",
+        "beforehand.journal.port.Post",
     ]

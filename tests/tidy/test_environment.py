@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.inspect.source_code import aliases
+from beforehand.inspect.source_code import aliases
 from tests.tidy.tree import CONSOLE, PACKAGE, parsed, python_files, shown
 
 CLOCK = {
@@ -75,15 +75,21 @@ def banned(name: str) -> set[str]:
     return {ban for ban in BANNED if f"{name}.".startswith(f"{ban}.")}
 
 
+def beginning(node: ast.expr) -> str:
+    """The first name of a dotted one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def reached(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Every dotted name that the module uses or imports, aliases resolved to what they stand for."""
     known = dict(aliases(tree))
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute() | ast.Name():
-                first, _, rest = ast.unparse(node).partition(".")
-                if first in known:
-                    yield node.lineno, f"{known[first]}.{rest}".rstrip(".")
+            case ast.Attribute() | ast.Name() if (first := beginning(node)) in known:
+                rest = ast.unparse(node).partition(".")[2]
+                yield node.lineno, f"{known[first]}.{rest}".rstrip(".")
             case ast.ImportFrom(module=str(module), names=names, level=0):
                 yield from ((node.lineno, f"{module}.{alias.name}") for alias in names)
             case _:

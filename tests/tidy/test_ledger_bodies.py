@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import holdfast
+import beforehand
 
-SOURCE = Path(holdfast.__file__).parent
+SOURCE = Path(beforehand.__file__).parent
 HOME = SOURCE / "journal"
 
 

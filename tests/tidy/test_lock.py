@@ -1,4 +1,4 @@
-"""The lock of the environment for development: whole, hashed, current, and without an address."""
+"""The locks of environments: whole, hashed, current, and without an address."""
 
 import importlib.util
 import json
@@ -13,8 +13,6 @@ from packaging.utils import canonicalize_name
 
 from tests.tidy.tree import ROOT
 
-LOCK = ROOT / "scripts" / "dev.lock"
-
 
 def script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"scripts_{name}", ROOT / "scripts" / f"{name}.py")
@@ -26,32 +24,45 @@ def script(name: str) -> ModuleType:
     return module
 
 
-def locked() -> list[tuple[str, str, int]]:
+LOCKED = [name for name, environment in script("environment").ENVIRONMENTS.items() if environment.lock]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / "scripts" / f"{name}.lock").read_text(encoding="utf-8")
+
+
+def locked(name: str) -> list[tuple[str, str, int]]:
     """Name, version and number of hashes of each entry."""
-    entries = re.split(r"\n(?=\S)", LOCK.read_text(encoding="utf-8").strip())
+    entries = re.split(r"\n(?=\S)", text_of(name).strip())
     found = [(re.match(r"([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)", entry), entry) for entry in entries]
     assert all(match for match, _ in found), [entry for match, entry in found if not match]
     return [(canonicalize_name(match[1]), match[2], entry.count("--hash=sha256:")) for match, entry in found if match]
 
 
-def test_every_requirement_is_locked_at_a_version_that_it_allows():
+@pytest.mark.parametrize("name", LOCKED)
+def test_every_requirement_is_locked_at_a_version_that_it_allows(name: str):
     environment = script("environment")
-    wanted = [Requirement(one) for one in environment.locked_requirements()]
+    wanted = [Requirement(text) for text in environment.locked_requirements(environment.ENVIRONMENTS[name])]
     versions: dict[str, list[str]] = {}
-    for name, version, _ in locked():
-        versions.setdefault(name, []).append(version)
+    for package, version, _ in locked(name):
+        versions.setdefault(package, []).append(version)
     missing = [
-        str(one)
-        for one in wanted
-        if not any(one.specifier.contains(version) for version in versions.get(canonicalize_name(one.name), []))
+        str(requirement)
+        for requirement in wanted
+        if not any(requirement.specifier.contains(one) for one in versions.get(canonicalize_name(requirement.name), []))
     ]
     assert not missing, f"make lock: {missing}"
 
 
-def test_every_entry_has_hashes_and_none_an_address():
-    assert [name for name, _, hashes in locked() if not hashes] == []
-    assert "://" not in LOCK.read_text(encoding="utf-8")
-    assert not re.search(r"^\s*-(?!-hash)", LOCK.read_text(encoding="utf-8"), flags=re.MULTILINE), "no options"
+@pytest.mark.parametrize("name", LOCKED)
+def test_every_entry_has_hashes_and_none_an_address(name: str):
+    assert [package for package, _, hashes in locked(name) if not hashes] == []
+    assert "://" not in text_of(name)
+    assert not re.search(r"^\s*-(?!-hash)", text_of(name), flags=re.MULTILINE), "no options"
+
+
+def test_every_lock_is_of_an_environment():
+    assert {path.stem for path in (ROOT / "scripts").glob("*.lock")} == set(LOCKED)
 
 
 def test_an_audit_without_a_database_is_skipped_with_a_message(
@@ -67,7 +78,7 @@ def test_a_bill_of_materials_names_no_place_on_this_machine():
     listed = {
         "specVersion": "1.6",
         "components": [
-            {"name": "holdfast", "externalReferences": [{"type": "distribution", "url": ROOT.as_uri()}]},
+            {"name": "beforehand", "externalReferences": [{"type": "distribution", "url": ROOT.as_uri()}]},
             {"name": "msgspec", "externalReferences": [{"type": "website", "url": "https://example.com/"}]},
         ],
     }
@@ -80,20 +91,20 @@ def test_a_bill_of_materials_names_no_place_on_this_machine():
 
 
 def test_the_bill_of_a_distribution_lists_what_it_requires_and_nothing_else():
-    names = ("holdfast", "msgspec", "click", "pytest")
+    names = ("beforehand", "msgspec", "click", "pytest")
     listed = {
         "metadata": {"component": {"bom-ref": "console"}},
         "components": [{"name": name, "bom-ref": name} for name in names],
         "dependencies": [
-            {"ref": "console", "dependsOn": ["holdfast"]},
-            {"ref": "holdfast", "dependsOn": ["msgspec", "click"]},
+            {"ref": "console", "dependsOn": ["beforehand"]},
+            {"ref": "beforehand", "dependsOn": ["msgspec", "click"]},
             {"ref": "pytest", "dependsOn": ["click"]},
             {"ref": "click"},
         ],
     }
     kept = script("sbom").required(listed)
-    assert [one["name"] for one in kept["components"]] == ["holdfast", "msgspec", "click"]
-    assert [one["ref"] for one in kept["dependencies"]] == ["console", "holdfast", "click"]
+    assert [one["name"] for one in kept["components"]] == ["beforehand", "msgspec", "click"]
+    assert [one["ref"] for one in kept["dependencies"]] == ["console", "beforehand", "click"]
 
 
 def test_every_distribution_has_its_bill_of_materials():

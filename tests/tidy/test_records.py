@@ -7,18 +7,17 @@ import re
 from pathlib import Path
 from typing import get_args
 
-import holdfast
-from holdfast.model import records
+import beforehand
+from beforehand.model import records
 
-PACKAGE = Path(holdfast.__file__).parent
+PACKAGE = Path(beforehand.__file__).parent
 KINDS = [kind.__name__ for kind in get_args(records.Record)]
 FOLDED = ("model/run_history.py", "model/transitions.py", "model/transaction.py")
 SHOWN = ("inspect/timeline.py", "inspect/render_records.py")
 SHOWN_ELSEWHERE = {
-    "RunStarted",  # the head of `holdfast show`
+    "RunStarted",  # the head of `beforehand show`
     "ContractStored",  # with the operations that are made under it
-    "ReservationSettled",  # in the sums of `holdfast budget`
-    "ShadowStarted",  # as that, and in `holdfast shadows`
+    "ReservationSettled",  # in the sums of `beforehand budget`
 }
 
 

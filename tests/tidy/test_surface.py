@@ -10,11 +10,11 @@ from importlib import import_module
 
 import pytest
 
-import holdfast
+import beforehand
 from tests.tidy.tree import PACKAGE, parsed, python_files, shown
 
 PUBLIC = [
-    "Ambiguous", "CannotTell", "Conflict", "Deferred", "DidNotHappen", "Happened", "Holdfast", "HoldfastError", "Key", "Natural",
+    "Ambiguous", "Beforehand", "BeforehandError", "CannotTell", "Conflict", "Deferred", "DidNotHappen", "Happened", "Key", "Natural",
     "NotSent", "Once", "Operation", "OperationFailed", "Outcome", "OutcomePending", "Pending", "Receipt", "Rejected", "Run", "RunSuspended", "Secret",
     "TransactionAborted", "Verdict", "agent", "current_operation", "current_run", "tool", "tool_from_schema",
 ]  # fmt: skip
@@ -22,35 +22,37 @@ UNIONS = {"Verdict"}  # a union of classes has no docstring of its own
 
 
 def test_the_surface_changes_on_purpose():
-    assert sorted(holdfast.__all__) == PUBLIC
+    assert sorted(beforehand.__all__) == PUBLIC
 
 
 def test_a_name_is_found_where_type_checkers_find_it():
     found = {
         alias.name: node.module
         for node in ast.walk(parsed(PACKAGE / "__init__.py"))
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("holdfast.")
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("beforehand.")
         for alias in node.names
     }
     assert sorted(found) == PUBLIC
     for name, module in found.items():
-        assert getattr(holdfast, name) is getattr(import_module(str(module)), name)
-    assert set(PUBLIC) <= set(dir(holdfast))
+        assert getattr(beforehand, name) is getattr(import_module(str(module)), name)
+    assert set(PUBLIC) <= set(dir(beforehand))
     with pytest.raises(AttributeError, match="has no attribute 'transaction'"):
-        _ = holdfast.transaction  # type: ignore[attr-defined]  # that is what is tested
+        _ = beforehand.transaction  # type: ignore[attr-defined]  # that is what is tested
 
 
-@pytest.mark.parametrize("first", ["holdfast.agent.run", "holdfast.people", "holdfast.testing"])
+@pytest.mark.parametrize("first", ["beforehand.agent.run", "beforehand.people", "beforehand.testing"])
 def test_the_decorator_is_not_mistaken_for_its_package(first: str):
-    code = f"import {first}; from holdfast import agent; import holdfast.agent.tool; assert holdfast.agent is agent"
-    subprocess.run([sys.executable, "-c", f"{code}; assert agent.__module__ == 'holdfast.agent.agent'"], check=True)
+    code = (
+        f"import {first}; from beforehand import agent; import beforehand.agent.tool; assert beforehand.agent is agent"
+    )
+    subprocess.run([sys.executable, "-c", f"{code}; assert agent.__module__ == 'beforehand.agent.agent'"], check=True)
 
 
 def test_public_names_are_documented():
     named = {name for name in PUBLIC if name not in UNIONS}
     silent = named - documented()
     assert not silent, f"say what they mean, their units and what they raise: {sorted(silent)}"
-    assert all(callable(getattr(holdfast, name)) for name in named)
+    assert all(callable(getattr(beforehand, name)) for name in named)
 
 
 def documented() -> set[str]:

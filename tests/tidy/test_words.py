@@ -5,6 +5,7 @@ The glossary in the documentation says what each word means; these are the words
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 from tests.tidy.tree import CONSOLE, PACKAGE, parsed, python_files, shown, text_files
@@ -30,12 +31,13 @@ NOT_OUR_PHRASES = {
     r"dedup\w* (?:id|token)\b": "idempotency key",
     r"HITL": "gate, approval",
     r"human[ -]in[ -]the[ -]loop": "gate, approval, or a person decides",
+    r"(?:whoever|somebody|(?<!If )nobody)\b": "name who it is; only a notice says what happens `If nobody answers`",
 }
 QUOTES = "\"'`“*"
 
 
 def domain_files() -> list[Path]:
-    return [path for path in python_files("packages/holdfast") if path.relative_to(PACKAGE).parts[0] in DOMAIN]
+    return [path for path in python_files("packages/beforehand") if path.relative_to(PACKAGE).parts[0] in DOMAIN]
 
 
 def prose_files() -> list[Path]:
@@ -55,6 +57,27 @@ def test_classes_are_named_in_our_words():
         if isinstance(node, ast.ClassDef) and last_word(node.name) in NOT_OUR_NOUNS
     }
     assert not strange, f"the glossary has another word: {strange}"
+
+
+def test_each_public_class_has_a_name_of_its_own():
+    names = Counter(
+        node.name
+        for path in python_files("packages")
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_docstrings_name_what_they_document():
+    roundabout = [
+        f"{shown(path)}: {text.splitlines()[0]}"
+        for path in python_files("packages")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (text := ast.get_docstring(node) or "").startswith(("What ", "Whether "))
+    ]
+    assert not roundabout, "begin with the noun or the verb, not with What or Whether:\n" + "\n".join(roundabout)
 
 
 def test_pages_and_messages_use_our_words():
@@ -79,6 +102,9 @@ def misspoken(text: str) -> list[str]:
 def test_a_claim_is_found_and_a_mention_is_not():
     assert misspoken("Each effect happens exactly once.")
     assert misspoken("Exactly-once delivery")
+    assert misspoken("Somebody answers.")
+    assert misspoken("As nobody answers")
+    assert not misspoken("If nobody answers")
     assert not misspoken('We never promise "exactly once".')
     assert (last_word("_SqliteSession"), last_word("RunState"), last_word("lower")) == (
         "Session",

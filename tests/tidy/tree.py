@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "packages" / "holdfast" / "src" / "holdfast"
-CONSOLE = ROOT / "packages" / "holdfast-console" / "src" / "holdfast_console"
+PACKAGE = ROOT / "packages" / "beforehand" / "src" / "beforehand"
+CONSOLE = ROOT / "packages" / "beforehand-console" / "src" / "beforehand_console"
 
 # Made by tools, by the environments or by version control: not ours to judge.
 NOT_OURS = {".cache", ".git", ".hypothesis", "__pycache__", "build", "dist", "site", "node_modules"}
@@ -35,7 +35,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def module_name(path: Path) -> str:
-    """`holdfast.journal.port` for its file; a package is named like its directory."""
+    """`beforehand.journal.port` for its file; a package is named like its directory."""
     package = CONSOLE if path.is_relative_to(CONSOLE) else PACKAGE
     parts = path.relative_to(package.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, assert_type
 
-from holdfast import (
+from beforehand import (
+    Beforehand,
     CannotTell,
     Conflict,
     DidNotHappen,
     Happened,
-    Holdfast,
     Key,
     Natural,
     Once,
@@ -26,11 +26,11 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.agent.agent import Agent
-from holdfast.app import RunHandle, RunResult
-from holdfast.engine.current_operation import CurrentOperation
-from holdfast.policies import Retry
-from holdfast.sync import SyncHoldfast
+from beforehand.agent.agent import Agent
+from beforehand.app import RunHandle, RunResult
+from beforehand.engine.current_operation import CurrentOperation
+from beforehand.policies import Retry
+from beforehand.sync import SyncBeforehand
 
 T = TypeVar("T")
 DAY = timedelta(days=1)
@@ -189,8 +189,8 @@ async def refund_desk(run: Run, ticket: Ticket) -> str:
 
 async def running(ticket: Ticket) -> None:
     assert_type(refund_desk, Agent[Ticket, str])
-    async with Holdfast("desk.db", agents=[refund_desk]) as desk:
-        assert_type(desk, Holdfast)
+    async with Beforehand("desk.db", agents=[refund_desk]) as desk:
+        assert_type(desk, Beforehand)
         assert_type(await desk.run(refund_desk, ticket), str)
         assert_type(desk.start(refund_desk, ticket), RunHandle[str])
         assert_type(await desk.start(refund_desk, ticket).result(), str)
@@ -205,8 +205,8 @@ async def running(ticket: Ticket) -> None:
 
 
 def running_without_async(ticket: Ticket) -> None:
-    with Holdfast("desk.db", agents=[refund_desk]) as desk:
-        assert_type(desk, SyncHoldfast)
+    with Beforehand("desk.db", agents=[refund_desk]) as desk:
+        assert_type(desk, SyncBeforehand)
         assert_type(desk.run(refund_desk, ticket), str)
         done: Iterator[RunResult[Ticket, str]] = desk.map(refund_desk, [ticket])
         assert_type([one.result for one in done], list[str | None])

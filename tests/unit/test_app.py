@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Rejected, Run, agent, tool
-from holdfast.app import RunResult
-from holdfast.errors import (
-    HoldfastError,
+from beforehand import Beforehand, Rejected, Run, agent, tool
+from beforehand.app import RunResult
+from beforehand.errors import (
+    BeforehandError,
     JournalError,
     JournalUnavailable,
     ParameterMismatch,
@@ -163,7 +163,7 @@ async def test_a_closed_app_refuses(lab: Lab):
     await app.open()
     await app.aclose()
     await app.aclose()
-    with pytest.raises(UsageError, match="async with Holdfast"):
+    with pytest.raises(UsageError, match="async with Beforehand"):
         await app.run(desk, 1)
 
 
@@ -209,31 +209,31 @@ async def test_a_result_whose_annotation_changed_is_reported(lab: Lab):
 
 def test_journals_that_this_version_cannot_open_are_refused():
     with pytest.raises(UsageError, match=r"give a path such as desk\.db, sqlite:///"):
-        Holdfast("postgresql://localhost/desk", agents=[desk])
+        Beforehand("postgresql://localhost/desk", agents=[desk])
 
 
 def test_the_synchronous_face_runs_in_a_thread_of_its_own(journal_path: Path):
-    with Holdfast(f"sqlite://{journal_path}", agents=[desk]) as app:
+    with Beforehand(f"sqlite://{journal_path}", agents=[desk]) as app:
         assert app.run(desk, 21) == 42
         with pytest.raises(Rejected):
             app.run(desk, 3)
         assert sorted(done.result or 0 for done in app.map(desk, [1, 2])) == [2, 4]
         assert app.resume("n-21") == 42
-    with Holdfast(journal_path, agents=[desk]) as app:
+    with Beforehand(journal_path, agents=[desk]) as app:
         assert app.run(desk, 21, run_id="n-21") == 42
 
 
 def test_the_synchronous_face_ends_its_thread_when_it_cannot_open(tmp_path: Path):
     broken = tmp_path / "broken.db"
     broken.write_bytes(secrets.token_bytes(4096))
-    app = Holdfast(broken, agents=[desk])
-    with pytest.raises((JournalError, HoldfastError)), app:
+    app = Beforehand(broken, agents=[desk])
+    with pytest.raises((JournalError, BeforehandError)), app:
         raise AssertionError("not reached")
     assert not app._sync._thread.is_alive()
 
 
 def test_leaving_a_map_early_ends_it(journal_path: Path):
-    with Holdfast(journal_path, agents=[desk]) as app:
+    with Beforehand(journal_path, agents=[desk]) as app:
         ends = app.map(desk, [1, 2, 6], concurrency=1)
         assert next(ends).status == "completed"
         ends.close()  # type: ignore[attr-defined]  # a generator, typed as an iterator

@@ -9,16 +9,17 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast import extensions as ports
-from holdfast.cli.main import main
-from holdfast.errors import UsageError
-from holdfast.inspect import ledger_kinds
-from holdfast.journal.backends import address_of
-from holdfast.journal.sqlite.backend import SqliteFiles
-from holdfast.model.policy import Policy, Rule
-from holdfast.people.policy.judge import PolicyJudge
-from holdfast.people.policy.policy_files import judge_of
+from beforehand import Beforehand, Run, agent
+from beforehand import extensions as ports
+from beforehand.cli.main import main
+from beforehand.errors import UsageError
+from beforehand.inspect import ledger_kinds
+from beforehand.installation import console_command
+from beforehand.journal.backends import address_of
+from beforehand.journal.sqlite.backend import SqliteFiles
+from beforehand.model.policy import Policy, Rule
+from beforehand.people.policy.judge import PolicyJudge
+from beforehand.people.policy.policy_files import judge_of
 
 GREETING = "tests.unit.test_extensions:hello"
 
@@ -29,7 +30,7 @@ def hello() -> None:
     click.echo("hello")
 
 
-def entries(wanted: str = "holdfast.commands", /, **found: str):
+def entries(wanted: str = "beforehand.commands", /, **found: str):
     """Stand in for the entry points of this environment: those of the `wanted` group are `found`."""
 
     def entry_points(*, group: str) -> list[metadata.EntryPoint]:
@@ -48,8 +49,8 @@ def test_a_command_of_the_console_says_how_to_install_it(
             main(arguments)
         assert ended.value.code == 2
         said = capsys.readouterr().err
-        assert f"holdfast {name} needs holdfast-console, which is not installed" in said
-        assert "pip install holdfast-console" in said
+        assert f"beforehand {name} needs beforehand-console, which is not installed" in said
+        assert f"Next: {console_command()}" in said
 
 
 def test_the_help_lists_the_same_commands_without_the_console(
@@ -77,7 +78,7 @@ def test_a_command_with_the_name_of_ours_is_not_used_and_the_help_says_so(
     monkeypatch.setattr(metadata, "entry_points", entries(ps=GREETING))
     with pytest.raises(SystemExit):
         main(["--help"])
-    _, _, said = capsys.readouterr().out.partition("Not used, for Holdfast has a command of that name:")
+    _, _, said = capsys.readouterr().out.partition("Not used, for Beforehand has a command of that name:")
     assert said.split()[0] == "ps"
     with pytest.raises(SystemExit):
         main(["ps", "--help"])
@@ -86,16 +87,16 @@ def test_a_command_with_the_name_of_ours_is_not_used_and_the_help_says_so(
 
 def test_an_extension_that_cannot_be_imported_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metadata, "entry_points", entries(serve="no.such.module:serve"))
-    with pytest.raises(UsageError, match="holdfast serve cannot be loaded: No module named 'no'"):
-        ports.extension("holdfast.commands", "serve", "holdfast serve")
+    with pytest.raises(UsageError, match="beforehand serve cannot be loaded: No module named 'no'"):
+        ports.extension("beforehand.commands", "serve", "beforehand serve")
 
 
 def test_parts_of_our_commands_say_how_to_install_the_console(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metadata, "entry_points", entries())
     with pytest.raises(UsageError) as refused:
-        ports.extension("holdfast.command_parts", "inbox.health", "holdfast inbox --health")
-    assert refused.value.next_step == "pip install holdfast-console"
-    with pytest.raises(UsageError, match=r"a notification channel .* needs holdfast-console"):
+        ports.extension("beforehand.command_parts", "inbox.health", "beforehand inbox --health")
+    assert refused.value.next_step == console_command()
+    with pytest.raises(UsageError, match=r"a notification channel .* needs beforehand-console"):
         ports.notifications_of([], None, None)  # type: ignore[arg-type]  # refused before either is used
 
 
@@ -115,7 +116,7 @@ def test_another_distribution_adds_a_policy(monkeypatch: pytest.MonkeyPatch, tmp
     here = sys.modules[__name__]
     for given, value in (("value", POLICY), ("file", str(path)), ("function", lambda: path)):
         monkeypatch.setattr(here, f"given_{given}", value, raising=False)
-    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.policies", desk=f"{__name__}:given_{name}"))
+    monkeypatch.setattr(metadata, "entry_points", entries("beforehand.policies", desk=f"{__name__}:given_{name}"))
     judge = judge_of("installed:desk")
     assert judge is not None
     assert judge.version == PolicyJudge(POLICY).version
@@ -123,7 +124,7 @@ def test_another_distribution_adds_a_policy(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_policy_that_is_not_installed_or_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
     found = {"a": f"{__name__}:NO_POLICY", "b": f"{__name__}:MISSING", "c": "no.such.module:policy"}
-    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.policies", **found))
+    monkeypatch.setattr(metadata, "entry_points", entries("beforehand.policies", **found))
     with pytest.raises(UsageError, match="no installed distribution has a policy named x") as refused:
         judge_of("installed:x")
     assert refused.value.known == "installed policies: a, b, c"
@@ -161,10 +162,10 @@ def test_another_distribution_adds_a_journal(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(sys.modules[__name__], "SHELF", Shelf(tmp_path), raising=False)
-    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.journals", shelf=f"{__name__}:SHELF"))
+    monkeypatch.setattr(metadata, "entry_points", entries("beforehand.journals", shelf=f"{__name__}:SHELF"))
 
     async def greet() -> str:
-        async with Holdfast("shelf://desk", agents=[greeter]) as app:
+        async with Beforehand("shelf://desk", agents=[greeter]) as app:
             return await app.run(greeter, "ann")
 
     assert asyncio.run(greet()) == "hello ann"
@@ -176,7 +177,7 @@ def test_another_distribution_adds_a_journal(
 
 
 def test_a_journal_of_no_installed_distribution_is_refused_with_the_schemes_there_are(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.journals", shelves="no.such.module:SHELF"))
+    monkeypatch.setattr(metadata, "entry_points", entries("beforehand.journals", shelves="no.such.module:SHELF"))
     with pytest.raises(UsageError, match="no back end opens the journal 'bookcase://desk'") as refused:
         address_of("bookcase://desk")
     assert refused.value.known == "schemes: sqlite, sqlite+apsw, memory, shelves"
@@ -185,13 +186,13 @@ def test_a_journal_of_no_installed_distribution_is_refused_with_the_schemes_ther
 
 
 def test_a_value_that_is_no_back_end_is_refused_with_what_it_lacks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.journals", seven=f"{__name__}:NO_POLICY"))
+    monkeypatch.setattr(metadata, "entry_points", entries("beforehand.journals", seven=f"{__name__}:NO_POLICY"))
     with pytest.raises(UsageError, match=r"is not a back end of journals: it lacks .*checked, journal, reader"):
         address_of("seven://desk")
 
 
 def test_a_scheme_of_ours_is_never_replaced(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.journals", sqlite="no.such.module:SHELF"))
+    monkeypatch.setattr(metadata, "entry_points", entries("beforehand.journals", sqlite="no.such.module:SHELF"))
     assert address_of("sqlite://desk.db").place == "desk.db"
 
 
@@ -201,11 +202,11 @@ def test_a_scheme_of_ours_is_never_replaced(monkeypatch: pytest.MonkeyPatch):
 def test_a_missing_entry_that_the_console_does_not_provide_names_no_distribution(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metadata, "entry_points", entries())
     with pytest.raises(UsageError, match="no installed distribution provides a part of ours") as refused:
-        ports.extension("holdfast.command_parts", "inbox.unknown", "a part of ours")
-    assert "holdfast-console" not in str(refused.value)
+        ports.extension("beforehand.command_parts", "inbox.unknown", "a part of ours")
+    assert "beforehand-console" not in str(refused.value)
 
 
 def test_the_entries_of_the_console_are_those_that_it_declares():
-    project = tomllib.loads(Path("packages/holdfast-console/pyproject.toml").read_text())["project"]
+    project = tomllib.loads(Path("packages/beforehand-console/pyproject.toml").read_text())["project"]
     declared = {group: set(found) for group, found in project["entry-points"].items()}
     assert {group: declared.get(group) for group in ports.OF_CONSOLE} == ports.OF_CONSOLE

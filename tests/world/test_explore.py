@@ -4,11 +4,11 @@ import gc
 
 import pytest
 
-from holdfast import Key, Once, Run, agent, current_operation, tool
-from holdfast.loop import ModelRequest, user
-from holdfast.testing.services import ScriptedModel
-from holdfast.testing.world import World
-from holdfast.testing.world.story import WIDTH, wrapped
+from beforehand import Key, Once, Run, agent, current_operation, tool
+from beforehand.loop import ModelRequest, user
+from beforehand.testing.services import ScriptedModel
+from beforehand.testing.world import World
+from beforehand.testing.world.story import WIDTH, wrapped
 
 
 class Forgetful:
@@ -113,12 +113,14 @@ def test_no_pair_is_tried_while_single_crashes_matter(world: World):
     assert "No pair of crashes was tried: mend these first" in story(world, careless, crashes=2)
 
 
+@pytest.mark.deep
 def test_all_pairs_of_a_sound_agent(world: World):
     explored = world.explore(sender, "ann", crashes=2)
     assert explored.pairs == explored.pairs_in_all > explored.boundaries
     assert f"All {explored.pairs} pairs" in str(explored)
 
 
+@pytest.mark.deep
 def test_pairs_of_real_kills(world: World):
     killing = World(sigkill=True)
     killing.use(forgetful)

@@ -1,8 +1,8 @@
 """Facts under crashes: what was inferred, relied on and corrected is the same whichever boundary a run died at."""
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.observation import Guess, Stakes
-from holdfast.testing.world import World
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.observation import Guess, Stakes
+from beforehand.testing.world import World
 
 
 @tool(idempotency=Key.forever())

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.errors import UsageError
-from holdfast.testing.world import World
+from beforehand import DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.errors import UsageError
+from beforehand.testing.world import World
 
 MINUTE = timedelta(minutes=1)
 
@@ -112,7 +112,7 @@ def test_a_keyed_tool_survives_every_fault(world: World, order: Callable[[World]
 
 
 @pytest.mark.parametrize("order", [ORDERS["land_late"], ORDERS["half_lands"]], ids=["land_late", "half_lands"])
-@pytest.mark.parametrize("sigkill", [False, True])
+@pytest.mark.parametrize("sigkill", [False, pytest.param(True, marks=pytest.mark.deep)])
 def test_and_every_crash_besides(order: Callable[[World], None], sigkill: bool):
     world = World(sigkill=sigkill)
     order(world)

@@ -1,7 +1,7 @@
 """A crash at every boundary of a run that another agent goes on in: nothing is done twice, whichever agent's code does it."""
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.testing.world import World
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.testing.world import World
 
 
 @tool(idempotency=Key.forever())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.loop import ModelCall, ModelLoop
-from holdfast.testing import World
-from holdfast.testing.services import Payments, ScriptedModel
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.loop import ModelCall, ModelLoop
+from beforehand.testing import World
+from beforehand.testing.services import Payments, ScriptedModel
 
 payments = Payments()
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import ModelError
-from holdfast.loop import ChatMessage, ModelCall, ModelRequest, user
-from holdfast.testing import World, run_virtual
-from holdfast.testing.services import Payments, ScriptedModel
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import ModelError
+from beforehand.loop import ChatMessage, ModelCall, ModelRequest, user
+from beforehand.testing import World, run_virtual
+from beforehand.testing.services import Payments, ScriptedModel
 
 model = ScriptedModel(["ann", "Ann"])
 payments = Payments()

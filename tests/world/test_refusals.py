@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import UsageError
-from holdfast.testing.world import World
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import UsageError
+from beforehand.testing.world import World
 
 
 @tool(idempotency=Key.forever())

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.testing import run_virtual
-from holdfast.testing.services import Calendar, KeyValue, MailServer, NumberTaken, Payments, Tickets
+from beforehand.testing import run_virtual
+from beforehand.testing.services import Calendar, KeyValue, MailServer, NumberTaken, Payments, Tickets
 
 
 def test_a_key_is_honoured_until_it_is_forgotten():

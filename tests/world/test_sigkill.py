@@ -11,10 +11,10 @@ from urllib.request import Request, urlopen
 import msgspec
 import pytest
 
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import UsageError
+from beforehand.testing.world import World, processes
 from examples import naive_desk as desk
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import UsageError
-from holdfast.testing.world import World, processes
 
 SEEN: set[str] = set()
 LOOSE: list[str] = []
@@ -124,6 +124,7 @@ def test_the_mended_desk_survives_every_kill(killing: World):
     assert desk.payments.effects() == ["charge ann -500"]
 
 
+@pytest.mark.deep
 def test_what_is_found_is_told_as_it_is_in_process(killing: World):
     killing.use(desk.payments, desk.tickets)
     assert "Payments: charge ann -500 happens 2 times" in story(killing, desk.naive_desk, "ann")
@@ -162,6 +163,7 @@ def test_a_fake_that_cannot_leave_its_process_is_refused(killing: World):
         killing.explore(remembers, "17")
 
 
+@pytest.mark.deep
 def test_a_result_that_cannot_leave_its_process_is_no_hindrance(killing: World):
     class Here(msgspec.Struct):
         order: str
@@ -189,7 +191,7 @@ def test_a_process_that_hangs_is_killed(killing: World, monkeypatch: pytest.Monk
 
 
 NAIVE = """
-from holdfast import Run, agent, tool
+from beforehand import Run, agent, tool
 
 @tool
 async def create_ticket(title: str) -> str:
@@ -204,9 +206,10 @@ def test_reporter(world):
 """
 
 
+@pytest.mark.deep
 def test_the_option_of_the_plugin(tmp_path: Path):
     (tmp_path / "test_reporter.py").write_text(NAIVE)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--holdfast-sigkill"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--beforehand-sigkill"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 1, ran.stdout
     assert "boundaries change what the world sees" in ran.stdout
@@ -241,6 +244,7 @@ class Sales:
         self.server.sold = {}
 
 
+@pytest.mark.deep
 def test_a_server_outside_is_a_witness_too(killing: World):
     sales = Sales()
     serving = threading.Thread(target=sales.server.serve_forever, daemon=True)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     DidNotHappen,
     Happened,
     Key,
@@ -17,7 +17,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.testing.world import World
+from beforehand.testing.world import World
 
 
 @tool(idempotency=Key.forever())

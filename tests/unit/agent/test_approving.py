@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, RunSuspended, TransactionAborted, agent, current_operation, tool
-from holdfast.inspect.replay import replay_records
-from holdfast.journal.port import LedgerEntry, Post
-from holdfast.model import records as r
-from holdfast.plans import Call, NewPlanNeeded, Plan, PlanAborted, PlanStep
+from beforehand import Key, Run, RunSuspended, TransactionAborted, agent, current_operation, tool
+from beforehand.inspect.replay import replay_records
+from beforehand.journal.port import LedgerEntry, Post
+from beforehand.model import records as r
+from beforehand.plans import Call, NewPlanNeeded, Plan, PlanAborted, PlanStep
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, NotSent, Run, agent, current_operation, tool
-from holdfast.plans import Call, Plan, PlanRefused, PlanStep, PlanStepFailed
-from holdfast.policies import Retry
-from holdfast.testing.world import World
+from beforehand import Key, NotSent, Run, agent, current_operation, tool
+from beforehand.plans import Call, Plan, PlanRefused, PlanStep, PlanStepFailed
+from beforehand.policies import Retry
+from beforehand.testing.world import World
 from tests.unit.engine.lab import Lab, virtual
 
 STEADY = Key.forever(stores="all")

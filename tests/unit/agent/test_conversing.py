@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.conversation import Conversation, History
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.inspect.export import export
-from holdfast.inspect.replay import replay_records
-from holdfast.model import records as r
-from holdfast.model.memory import Spoken, conversation_stream, view_of
-from holdfast.testing.world import World
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.conversation import Conversation, History
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.inspect.export import export
+from beforehand.inspect.replay import replay_records
+from beforehand.model import records as r
+from beforehand.model.memory import Spoken, conversation_stream, view_of
+from beforehand.testing.world import World
 from tests.unit.engine.lab import Lab, virtual
 
 

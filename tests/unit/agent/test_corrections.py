@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import (
+from beforehand import (
     DidNotHappen,
     Happened,
     Key,
@@ -23,12 +23,12 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.inspect.replay import replay_records
-from holdfast.model import records as r
-from holdfast.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep
-from holdfast.policies import Retry
-from holdfast.testing.world import World
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.inspect.replay import replay_records
+from beforehand.model import records as r
+from beforehand.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep
+from beforehand.policies import Retry
+from beforehand.testing.world import World
 from tests.unit.engine.lab import Lab, virtual
 
 AIRPORT = {"$fact": "airport"}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Run, agent
-from holdfast.agent.model_decisions import same_start
-from holdfast.errors import ContractError, OperationFailed, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Run, agent
+from beforehand.agent.model_decisions import same_start
+from beforehand.errors import ContractError, OperationFailed, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import DecisionFailed, ModelError, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.model.usage import Usage
-from holdfast.people.dossier import dossier
-from holdfast.policies import Retry
+from beforehand import Run, agent, tool
+from beforehand.errors import DecisionFailed, ModelError, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.model.usage import Usage
+from beforehand.people.dossier import dossier
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 

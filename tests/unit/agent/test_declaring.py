@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 import pytest
 
-from holdfast import Key, Once, Operation, Run, Verdict, agent, tool, tool_from_schema
-from holdfast.agent.agent import gather_agents, gather_tools
-from holdfast.agent.hosted import described_tool, fitting
-from holdfast.agent.model_calls import ToolBox
-from holdfast.errors import ContractError, NameClash, OutsideRun, UsageError
-from holdfast.model.ids import can_name
-from holdfast.policies import Retry
+from beforehand import Key, Once, Operation, Run, Verdict, agent, tool, tool_from_schema
+from beforehand.agent.agent import gather_agents, gather_tools
+from beforehand.agent.hosted import described_tool, fitting
+from beforehand.agent.model_calls import ToolBox
+from beforehand.errors import ContractError, NameClash, OutsideRun, UsageError
+from beforehand.model.ids import can_name
+from beforehand.policies import Retry
 
 
 @dataclass
@@ -72,7 +72,7 @@ def test_a_gate_that_always_asks_needs_no_library():
 import sys
 from collections.abc import Mapping
 sys.modules["cel"] = None
-from holdfast import tool
+from beforehand import tool
 @tool(gate="true")
 async def pay(cents: int) -> None: ...
 print(pay.gated("true", {"cents": object()}))
@@ -435,7 +435,7 @@ def test_an_agent_sees_the_tools_of_its_file_however_that_was_run():
     """A profiler, `runpy` or a notebook runs a file under a module name whose module is another one."""
     space: dict[str, object] = {"__name__": "__main__"}
     code = """
-from holdfast import agent, tool
+from beforehand import agent, tool
 @tool
 async def put(what: str) -> None: ...
 @agent()

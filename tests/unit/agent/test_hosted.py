@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import (
+import beforehand
+from beforehand import (
     Ambiguous,
     Key,
     NotSent,
@@ -24,10 +24,10 @@ from holdfast import (
     tool,
     tool_from_schema,
 )
-from holdfast.agent.hosted import HostControl, HostedRun, TurnSettings, in_hosted_run
-from holdfast.errors import AmbiguousStep, ArgumentError, OutsideRun, ReplayDiverged, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.policies import Gate
+from beforehand.agent.hosted import HostControl, HostedRun, TurnSettings, in_hosted_run
+from beforehand.errors import AmbiguousStep, ArgumentError, OutsideRun, ReplayDiverged, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -391,7 +391,7 @@ def paying(lab: Lab, body: Callable[[], Awaitable[Any]], **clauses: Any) -> Any:
 @virtual
 async def test_the_body_of_a_host_is_an_operation_of_its_own(lab: Lab):
     async def body() -> str:
-        lab.sent.append(holdfast.current_operation().id)
+        lab.sent.append(beforehand.current_operation().id)
         with pytest.raises(OutsideRun):
             current_run()
         return "paid"
@@ -691,6 +691,6 @@ def test_tools_are_recognised_as_coroutine_functions():
 
 
 def test_the_package_has_the_names():
-    assert holdfast.current_run is current_run
-    assert holdfast.tool_from_schema is tool_from_schema
+    assert beforehand.current_run is current_run
+    assert beforehand.tool_from_schema is tool_from_schema
     assert issubclass(HostControl, Rejected)

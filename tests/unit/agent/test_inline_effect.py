@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     DidNotHappen,
     Happened,
@@ -25,8 +25,8 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.agent.inline_effect import inline_tool
-from holdfast.errors import (
+from beforehand.agent.inline_effect import inline_tool
+from beforehand.errors import (
     ContractError,
     OutcomeUnknown,
     OutsideRun,
@@ -35,8 +35,8 @@ from holdfast.errors import (
     RunStopped,
     UsageError,
 )
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent
-from holdfast.errors import RunSuspended
-from holdfast.model.memory import memory_stream
-from tests.unit.engine.lab import Lab, virtual
+from beforehand import Run, agent
+from beforehand.errors import RunSuspended
+from beforehand.model.memory import memory_stream
+from tests.unit.engine.lab import DAYS, Lab, virtual
 
 
 @agent(run_id="{given}", tools=[])
@@ -42,7 +42,7 @@ async def test_what_has_expired_or_was_forgotten_is_not_recalled(lab: Lab):
             await memory.forget("diet", source="ann asked for it")
         return sorted(await memory.recall())
 
-    async with lab.app(learner, forgetful) as app:
+    async with lab.app(learner, forgetful, **DAYS) as app:
         with pytest.raises(RunSuspended):
             await app.run(learner, "first")
         assert await app.run(forgetful, "now") == ["airport", "diet"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, NotSent, Rejected, Run, agent, current_operation, tool
-from holdfast.errors import Interrupted, RunSuspended
-from holdfast.model import records as r
-from holdfast.plans import Call, NewPlanNeeded, Plan, PlanStep
-from holdfast.policies import Retry
+from beforehand import Key, NotSent, Rejected, Run, agent, current_operation, tool
+from beforehand.errors import Interrupted, RunSuspended
+from beforehand.model import records as r
+from beforehand.plans import Call, NewPlanNeeded, Plan, PlanStep
+from beforehand.policies import Retry
 from tests.unit.engine.interruptions import agrees, writer
 from tests.unit.engine.lab import DAY, Lab, virtual
 

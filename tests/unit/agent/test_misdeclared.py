@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import CannotTell, Happened, Key, Natural, Once, Operation, Run, Verdict, agent, tool
-from holdfast.errors import ContractError, UsageError
-from holdfast.policies import Budget, Gate, Retry
+from beforehand import CannotTell, Happened, Key, Natural, Once, Operation, Run, Verdict, agent, tool
+from beforehand.errors import ContractError, UsageError
+from beforehand.policies import Budget, Gate, Retry
 
 
 def fresh() -> Any:

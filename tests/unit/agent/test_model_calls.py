@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, Once, Outcome, Rejected, Run, agent, tool
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
+from beforehand import Ambiguous, Once, Outcome, Rejected, Run, agent, tool
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -125,7 +125,7 @@ async def test_a_repeat_meets_the_guard_across_runs_and_within_its_time_only(lab
     assert again.reused == "r-1/send#1"
     await lab.pass_time(days=6)
     assert (await called(lab, tools, HELLO))[0].reused == "r-1/send#1"
-    lab.loop._jumping._limit = 10**9
+    lab.loop._until = float("inf")
     await lab.pass_time(days=2)
     assert (await called(lab, tools, HELLO))[0].reused == ""
     assert lab.sent == ["ann: hello", "ann: hello"]

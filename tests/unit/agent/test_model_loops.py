@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Once, Outcome, Run, agent, tool
-from holdfast.model import records as r
+from beforehand import Once, Outcome, Run, agent, tool
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 HELLO = {"to": "ann", "subject": "Hello", "body": "Good morning"}

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.agent.model_decisions import RetryBudget, is_outage
-from holdfast.errors import DecisionFailed, OperationFailed, RunStopped, RunSuspended
-from holdfast.journal.memory import MemoryJournal
-from holdfast.model import records as r
-from holdfast.policies import DECISION_RETRY, Retry
-from holdfast.testing.clock import EPOCH_MS, SeededRng, ticks_ms
+from beforehand import Key, Run, TransactionAborted, agent, current_operation, tool
+from beforehand.agent.model_decisions import RetryBudget, is_outage
+from beforehand.errors import DecisionFailed, OperationFailed, RunStopped, RunSuspended
+from beforehand.journal.memory import MemoryJournal
+from beforehand.model import records as r
+from beforehand.policies import DECISION_RETRY, Retry
+from beforehand.testing.clock import EPOCH_MS, SeededRng, ticks_ms
 from tests.unit.engine.lab import Lab, virtual
 
 MINUTE = timedelta(minutes=1)
@@ -67,7 +67,7 @@ async def test_a_failure_is_no_final_answer_and_reopening_asks_again(lab: Lab):
         with pytest.raises(DecisionFailed) as failed:
             await app.run(desk, "ann")
         assert (failed.value.run, failed.value.step) == ("r-ann", "rule#1")
-        assert failed.value.next_step == "holdfast resume r-ann"
+        assert failed.value.next_step == "beforehand resume r-ann"
         assert 600 <= lab.loop.time() <= 630, "ten minutes, and the try that was under way"
         with pytest.raises(RunStopped):
             await app.run(desk, "ann")

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Deferred, Key, Rejected, Run, agent, current_operation, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import RunSuspended, StaleFacts, UsageError
-from holdfast.knowledge import production_loop
-from holdfast.model import records as r
-from holdfast.observation import Guess, Stakes
+from beforehand import Deferred, Key, Rejected, Run, agent, current_operation, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import RunSuspended, StaleFacts, UsageError
+from beforehand.knowledge import production_loop
+from beforehand.model import records as r
+from beforehand.observation import Guess, Stakes
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -244,5 +244,5 @@ async def test_what_an_accepted_call_reported_is_known_when_its_answer_came_and_
     assert len(heard) == 3
     assert heard[0] == heard[1] == heard[2]
     facts, fact = heard[0]
-    assert facts == {"under way": "hf-"}
+    assert facts == {"under way": "bh-"}
     assert fact.operation == "r-ann/refund#1"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import Key, Rejected, Run, agent, current_operation, tool
-from holdfast.errors import ContractError, ReplayDiverged
+from beforehand import Key, Rejected, Run, agent, current_operation, tool
+from beforehand.errors import ContractError, ReplayDiverged
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.errors import UsageError
-from holdfast.journal.memory import MemoryJournal
+from beforehand import Beforehand, Run, agent
+from beforehand.errors import UsageError
+from beforehand.journal.memory import MemoryJournal
 
 
 @agent(run_id="{name}")
@@ -16,7 +16,7 @@ async def desk(run: Run, name: str) -> str:
 
 
 def test_an_app_is_not_opened_or_used_outside_of_asyncio():
-    app = Holdfast(MemoryJournal(lambda: 0), agents=[desk])
+    app = Beforehand(MemoryJournal(lambda: 0), agents=[desk])
     uses: list[Coroutine[Any, Any, Any]] = [app.open(), app.__aenter__(), app.run(desk, "ann")]
     for use in uses:  # trio and curio send into a coroutine like this
         with pytest.raises(UsageError, match="no loop of asyncio runs here"):

@@ -5,13 +5,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast import Run, TransactionAborted, agent
-from holdfast.agent.conditions import inputs_used, reads_result_of, steps_used
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
-from holdfast.planning import executor
-from holdfast.plans import Plan, PlanAborted, PlanStepFailed
-from holdfast.testing.world import World
+from beforehand import Run, TransactionAborted, agent
+from beforehand.agent.conditions import inputs_used, reads_result_of, steps_used
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
+from beforehand.planning import executor
+from beforehand.plans import Plan, PlanAborted, PlanStepFailed
+from beforehand.testing.world import World
 from tests.unit.agent.test_plans import TOOLS, TRIP, planner, step
 from tests.unit.engine.lab import Lab, virtual
 

@@ -11,10 +11,10 @@ import pydantic
 import pytest
 from jsonschema import Draft202012Validator
 
-from holdfast import Key, Run, Secret, agent, current_operation, tool
-from holdfast.errors import UsageError
-from holdfast.plans import Call, Plan, PlanRefused, PlanStep, plan_schema
-from holdfast.testing.world import World
+from beforehand import Key, Run, Secret, agent, current_operation, tool
+from beforehand.errors import UsageError
+from beforehand.plans import Call, Plan, PlanRefused, PlanStep, plan_schema
+from beforehand.testing.world import World
 
 # What strict structured output takes; everything else refuses the whole schema.
 KEYWORDS = {

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     Key,
     Natural,
@@ -20,12 +20,12 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.agent.conditions import ConditionError, holds, steps_used
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.inspect.reader import waits_of
-from holdfast.model import records as r
-from holdfast.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep, PlanStepFailed
-from holdfast.testing.world import World
+from beforehand.agent.conditions import ConditionError, holds, steps_used
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.inspect.reader import waits_of
+from beforehand.model import records as r
+from beforehand.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep, PlanStepFailed
+from beforehand.testing.world import World
 from tests.unit.engine.lab import Lab, virtual
 
 STEADY = Key.forever(stores="all")

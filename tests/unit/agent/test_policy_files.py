@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import UsageError
-from holdfast.model.policy import Policy, PolicyFacts, Rule
-from holdfast.people.policy.judge import PolicyError, PolicyJudge
-from holdfast.people.policy.policy_files import judge_of, load_policy, read_yaml
+from beforehand.errors import UsageError
+from beforehand.model.policy import Policy, PolicyFacts, Rule
+from beforehand.people.policy.judge import PolicyError, PolicyJudge
+from beforehand.people.policy.policy_files import judge_of, load_policy, read_yaml
 
 FACTS = PolicyFacts("refund", "desk", 12, "mon")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.policy import Ruling, terms
-from holdfast.people.policy.judge import PolicyError
-from holdfast.people.policy.policy_files import read_policy
-from holdfast.policies import Gate, Require, strictest
+from beforehand.model.policy import Ruling, terms
+from beforehand.people.policy.judge import PolicyError
+from beforehand.people.policy.policy_files import read_policy
+from beforehand.policies import Gate, Require, strictest
 
 POLICY = """
 rules:

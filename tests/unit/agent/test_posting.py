@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from holdfast.errors import Ambiguous, NotSent
-from holdfast.testing import operation
-from holdfast.webhooks.http_post import HEAD_AT_MOST, HttpAnswer, post
+from beforehand.errors import Ambiguous, NotSent
+from beforehand.testing import operation
+from beforehand.webhooks.http_post import HEAD_AT_MOST, HttpAnswer, post
 
 Talk = Callable[[socket.socket], None]
 

@@ -13,16 +13,16 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from holdfast import Holdfast, Key, Natural, Operation, Rejected, Run, RunSuspended, agent, current_operation, tool
-from holdfast.errors import Interrupted
-from holdfast.inspect.run_state import state_of
-from holdfast.model import records as r
-from holdfast.observation import Need, ProductionLoop, Thought, Usage
-from holdfast.patterns import for_operator
-from holdfast.people.items import items
-from holdfast.plans import Call, Plan, PlanResult, PlanStep, plan_schema
-from holdfast.policies import Retry
-from holdfast.testing.world import World
+from beforehand import Beforehand, Key, Natural, Operation, Rejected, Run, RunSuspended, agent, current_operation, tool
+from beforehand.errors import Interrupted
+from beforehand.inspect.run_state import state_of
+from beforehand.model import records as r
+from beforehand.observation import Need, ProductionLoop, Thought, Usage
+from beforehand.patterns import for_operator
+from beforehand.people.items import items
+from beforehand.plans import Call, Plan, PlanResult, PlanStep, plan_schema
+from beforehand.policies import Retry
+from beforehand.testing.world import World
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -131,7 +131,7 @@ def test_an_agent_of_pydantic_ai_thinks(tmp_path: Path):
 
     async def twice() -> list[r.DecisionRecorded]:
         for _ in range(2):
-            async with Holdfast(tmp_path / "journal.db", agents=[flying]) as app:
+            async with Beforehand(tmp_path / "journal.db", agents=[flying]) as app:
                 assert (await app.run(flying, "go"))[0] == {"seat": "JFK 8am"}
                 told = await app.service.reader.all_records("f-go")
         return [record for _, record in told if isinstance(record, r.DecisionRecorded)]
@@ -148,7 +148,7 @@ def test_what_a_test_model_makes_up_from_the_schema_is_a_plan(tmp_path: Path):
     flying = flyer(Agent(TestModel(), output_type=PLANNED))
 
     async def tried() -> None:
-        async with Holdfast(tmp_path / "journal.db", agents=[flying]) as app:
+        async with Beforehand(tmp_path / "journal.db", agents=[flying]) as app:
             with pytest.raises(RunSuspended, match="rounds so far: 12"):
                 await app.run(flying, "go")
             state = await state_of(app.service.reader, "f-go", "hand_off#1")

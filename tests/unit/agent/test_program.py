@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Run, agent
-from holdfast.agent.agent import program_of
-from holdfast.errors import ContractError
+from beforehand import Run, agent
+from beforehand.agent.agent import program_of
+from beforehand.errors import ContractError
 
 CODE = """
-from holdfast import Run, agent
+from beforehand import Run, agent
 
 
 @agent(run_id="r-{given}")
@@ -24,7 +24,7 @@ if __name__ == "__main__":
     print(main.program)
 """
 ASK = "import sys; sys.path.insert(0, '.'); from {module} import main; print(main.program)"
-LOADED = "from holdfast.cli.apps import load_agent; print(load_agent({target!r}).program)"
+LOADED = "from beforehand.cli.apps import load_agent; print(load_agent({target!r}).program)"
 
 
 def said(words: list[str], directory: Path) -> str:

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Outcome, Run, agent, current_operation, tool
-from holdfast.model import records as r
+from beforehand import Key, Outcome, Run, agent, current_operation, tool
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 SECOND = timedelta(seconds=1)

@@ -1,8 +1,8 @@
 """Titles: checked when a tool is declared, rendered from what is stored, and part of nothing that is an identity."""
 
-import ast
 import html
 import os
+import string
 from urllib.parse import quote
 
 import msgspec
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import (
+from beforehand import (
     Key,
     Operation,
     Run,
@@ -21,13 +21,13 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.agent.titles import LONGEST_TITLE, parsed_title
-from holdfast.errors import ContractError
-from holdfast.inspect.timeline import timeline
-from holdfast.model import records as r
-from holdfast.people.dossier import dossier
-from holdfast_console.notify.compose import line_of
-from holdfast_console.notify.schedule import NotifiedItem
+from beforehand.agent.titles import LONGEST_TITLE, checked_title, title_from
+from beforehand.errors import ContractError
+from beforehand.inspect.timeline import timeline
+from beforehand.model import records as r
+from beforehand.people.dossier import dossier
+from beforehand_console.notify.compose import line_of
+from beforehand_console.notify.schedule import NotifiedItem
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -35,18 +35,15 @@ KNOWN = ("cents", "customer", "to", "d")
 
 
 def rendered(template: str, stored: str) -> str:
-    return parsed_title(template, "refund", KNOWN).of(stored.encode())
+    return title_from(checked_title(template, "refund", KNOWN), stored.encode())
 
 
 @pytest.mark.parametrize(
     ("template", "stored", "title"),
     [
-        ("refund {cents / 100:.2f} EUR to {customer}", '{"cents":1250,"customer":"Ada"}', "refund 12.50 EUR to Ada"),
-        ("to {customer.name}", '{"customer":{"name":"Ada"}}', "to Ada"),
-        ("to {d['first name']}", '{"d":{"first name":"Ada"}}', "to Ada"),
-        ("mail {to[0]}, last {to[-1]}", '{"to":["a","b","c"]}', "mail a, last c"),
+        ("refund {cents} cents to {customer}", '{"cents":1250,"customer":"Ada"}', "refund 1250 cents to Ada"),
         ("mail to {to}", '{"to":["a@example.com","b@example.com"]}', "mail to a@example.com, b@example.com"),
-        ("{cents:,} and {-cents} and {cents * 2 + 1 - 4}", '{"cents":1000}', "1,000 and -1000 and 1997"),
+        ("{cents:,}", '{"cents":1000}', "1,000"),
         ("{{literally}} {cents}", '{"cents":1}', "{literally} 1"),
         ("{cents} {customer}", '{"cents":true,"customer":null}', "yes none"),
         ("to {customer}", '{"customer":"a\\n\\n  b"}', "to a b"),
@@ -60,15 +57,10 @@ def test_a_template_reads_as_a_sentence(template: str, stored: str, title: str):
 @pytest.mark.parametrize(
     ("template", "stored"),
     [
-        ("{cents / d}", '{"cents":1,"d":0}'),
         ("{cents}", "{}"),
         ("{cents:.2f}", '{"cents":"many"}'),
-        ("{cents * 3}", '{"cents":"many"}'),
-        ("{cents + 1}", '{"cents":true}'),
         ("{d}", '{"d":{"a":1}}'),
-        ("{d.a.b}", '{"d":{"a":1}}'),
-        ("{to[9]}", '{"to":[]}'),
-        ("{to[0]}", '{"to":[{"$secret":"x"},"second"]}'),
+        ("{to}", '{"to":[{"a":1}]}'),
         ("{to}", '{"to":["first",{"$redacted":"x"}]}'),
         ("{cents}", '{"cents":{"$redacted":"x"}}'),
         ("{cents}", "no JSON"),
@@ -87,22 +79,17 @@ def test_titles_are_short():
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        ("{other}", "other is not a parameter"),
-        ("{card}", "card is not a parameter whose value is stored"),
-        ("{print(cents)}", "is not an expression that a title takes"),
-        ("{customer.upper()}", "is not an expression that a title takes"),
-        ("{[c for c in customer]}", "is not an expression that a title takes"),
-        ("{cents ** 9}", "is not an expression that a title takes"),
-        ("{'text'}", "is not an expression that a title takes"),
-        ("{True}", "is not an expression that a title takes"),
-        ("{d[customer]}", "is not a constant text or whole number"),
-        ("{to[1:2]}", "is not a constant text or whole number"),
-        ("{cents!r}", "!r is not supported"),
-        ("{cents:{customer}}", "is not a format that a title takes"),
-        ("{cents:1000000000}", "is not a format that a title takes"),
+        ("{other}", "{other} is not a parameter"),
+        ("{card}", "{card} is not a parameter whose value is stored"),
+        ("{customer.__class__}", "{customer.__class__} is not a parameter"),
+        ("{d[customer]}", "{d[customer]} is not a parameter"),
+        ("{cents / 100:.2f}", "{cents / 100:.2f} is not a parameter"),
+        ("{0}", "{0} is not a parameter"),
+        ("{}", "{} is not a parameter"),
+        ("{cents!r}", "{cents!r} is not a parameter"),
+        ("{cents:{customer}}", "with at most a format"),
+        ("{cents:1000000000}", "with at most a format"),
         ("{cents", "expected '}'"),
-        ("{}", "names no parameter"),
-        ("{cents cents}", "is not an expression"),
         ("", "is not a text"),
         ("x" * 501, "is not a text"),
     ],
@@ -129,7 +116,7 @@ def test_a_title_is_no_part_of_the_contract():
     assert tool(title="pay {cents}")(pay).digest == tool(pay).digest
 
 
-@tool(title="refund {cents / 100:.2f} EUR to {customer}", gate="cents > 5000", idempotency=Key.forever())
+@tool(title="refund {cents} cents to {customer}", gate="cents > 5000", idempotency=Key.forever())
 async def refund(customer: str, cents: int) -> int:
     _ = current_operation().key
     return cents
@@ -144,16 +131,16 @@ async def desk(run: Run, cents: int) -> int:
 async def test_the_title_is_stored_with_the_intent_and_read_by_people(lab: Lab):
     async with lab.app(desk) as app:
         assert await app.run(desk, 100) == 100
-        with pytest.raises(RunSuspended, match=r"refund 90\.00 EUR to Ada: may refund \{.*9000.*\} be sent\?"):
+        with pytest.raises(RunSuspended, match=r"refund 9000 cents to Ada: may refund \{.*9000.*\} be sent\?"):
             await app.run(desk, 9000)
         found = await dossier(app.service, "t-9000/refund#1")
-        assert found.title == "refund 90.00 EUR to Ada"
+        assert found.title == "refund 9000 cents to Ada"
         assert b"9000" in bytes(found.arguments), "the exact arguments are shown beside the title"
         assert [one.title for one in timeline("t-9000", lab.records("t-9000")).entries if one.kind == "write"] == [
             found.title
         ]
     (intent,) = [one.intent for one in lab.of("t-100", r.AttemptStarted) if one.intent is not None]
-    assert intent.title == "refund 1.00 EUR to Ada"
+    assert intent.title == "refund 100 cents to Ada"
 
 
 @virtual
@@ -162,9 +149,9 @@ async def test_an_edit_renders_the_title_anew(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(desk, 9000)
         await app.service.edit("t-9000/refund#1", {"cents": 8000}, by="ann")
-        with pytest.raises(RunSuspended, match=r"refund 80\.00 EUR to Ada: may refund \{.*8000"):
+        with pytest.raises(RunSuspended, match=r"refund 8000 cents to Ada: may refund \{.*8000"):
             await app.resume("t-9000")
-        assert (await dossier(app.service, "t-9000/refund#1")).title == "refund 80.00 EUR to Ada"
+        assert (await dossier(app.service, "t-9000/refund#1")).title == "refund 8000 cents to Ada"
 
 
 @tool(title="sign in as {user} with {password}", idempotency=Key.forever())
@@ -208,7 +195,7 @@ async def test_what_makes_amends_has_its_own_title(lab: Lab):
 
 @virtual
 async def test_pages_the_api_and_mails_show_it(lab: Lab):
-    @tool(title="refund {cents / 100:.2f} EUR to {customer}", gate="true")
+    @tool(title="refund {cents} cents to {customer}", gate="true")
     async def pay_back(customer: str, cents: int) -> int:
         return cents
 
@@ -216,7 +203,7 @@ async def test_pages_the_api_and_mails_show_it(lab: Lab):
     async def paying(run: Run, name: str) -> int:
         return await pay_back("<b>Ada</b>", 9000)
 
-    title = "refund 90.00 EUR to <b>Ada</b>"
+    title = "refund 9000 cents to <b>Ada</b>"
     async with standing(lab, agents=[paying]) as stand, await stand.client("bea") as client:
         for path in ("/inbox", f"/inbox/{quote('p-ann/pay_back#1')}", "/runs/p-ann"):
             assert html.escape(title) in (await client.get(path)).text, path
@@ -230,43 +217,16 @@ async def test_pages_the_api_and_mails_show_it(lab: Lab):
         assert dict(line.facts)["Arguments"] == '{"cents":9000,"customer":"<b>Ada</b>"}'
 
 
-NAMES = st.sampled_from([*KNOWN, "print", "__builtins__", "self", "known"])
-MEMBERS = st.sampled_from(["name", "__class__", "__globals__", "__init__", "mro", "format"])
-EXPRESSIONS = st.recursive(
-    NAMES | st.sampled_from(["1", "2.5", "'text'", "True", "None", "...", "lambda: 1", "(yield)", "[]", "{}", "f'{cents}'"]),
-    lambda inner: st.one_of(
-        st.builds("{0}.{1}".format, inner, MEMBERS),
-        st.builds("{0}[{1}]".format, inner, inner | st.just("'name'") | st.just("-1")),
-        st.builds("({0} {1} {2})".format, inner, st.sampled_from(["+", "-", "*", "/", "**", "%", "or", "if 1 else", "@"]), inner),
-        st.builds("{0}({1})".format, inner, inner),
-        st.builds("(x := {0})".format, inner),
-        st.builds("[{0} for cents in {1}]".format, inner, inner),
-        st.builds("-{0}".format, inner),
-    ),
-    max_leaves=8,
-)  # fmt: skip
+FIELDS = st.lists(st.sampled_from([*"{}[]().:!_+ 0", *KNOWN, "__class__", "format"]), max_size=8).map("".join)
 ARGUMENTS = {"cents": 7, "customer": "Ada", "to": ["a", "b"], "d": {"name": "Bob", "__class__": "plain"}}
-SAFE = (
-    ast.Name,
-    ast.Attribute,
-    ast.Subscript,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.Constant,
-    ast.Load,
-    ast.operator,
-    ast.unaryop,
-)
 
 
-@given(EXPRESSIONS)
-def test_a_template_reaches_nothing_but_arguments(expression: str):
+@given(FIELDS)
+def test_a_template_reaches_nothing_but_arguments(field: str):
     try:
-        title = parsed_title("{" + expression + "}", "refund", KNOWN)
+        template = checked_title("{" + field + "}", "refund", KNOWN)
     except ContractError:
         return
-    for node in ast.walk(ast.parse(expression.strip(), mode="eval").body):
-        assert isinstance(node, SAFE), expression
-        assert not isinstance(node, ast.Name) or node.id in KNOWN, expression
-    shown = title.of(msgspec.json.encode(ARGUMENTS))
-    assert shown in {"", "7", "Ada", "a", "b", "a, b", "Bob", "plain"} or float(shown) is not None, (expression, shown)
+    fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    assert set(fields) <= set(KNOWN)
+    assert "plain" not in title_from(template, msgspec.json.encode(ARGUMENTS)), "an object has no text"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.ink import Ink
-from holdfast.cli.screen import folds, phrase
-from holdfast.inspect.text import safe
+from beforehand.cli.ink import Ink
+from beforehand.cli.screen import folds, phrase
+from beforehand.inspect.text import safe
 
 SIGNS = ("TERM", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLORTERM", "TTY_INTERACTIVE")
 SURROUNDINGS = [

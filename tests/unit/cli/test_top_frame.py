@@ -1,4 +1,4 @@
-"""A frame of `holdfast top` as lines: what it says, and that it fits into the terminal whatever the journal holds."""
+"""A frame of `beforehand top` as lines: what it says, and that it fits into the terminal whatever the journal holds."""
 
 from decimal import Decimal
 from unicodedata import category
@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from holdfast.cli.queues import ListedQueue
-from holdfast.cli.top_frame import AgentRuns, Attention, DrivingProcess, Line, RecentSpending, TopFrame, draw
-from holdfast.queues.limits import QueueLimits
-from holdfast.queues.modes import QueueMode, Restriction
+from beforehand.cli.queues import ListedQueue
+from beforehand.cli.top_frame import AgentRuns, Attention, DrivingProcess, Line, RecentSpending, TopFrame, draw
+from beforehand.queues.limits import QueueLimits
+from beforehand.queues.modes import QueueMode, Restriction
 
 NOW = 1_800_000_000_000
 HOUR = 3_600_000
@@ -27,7 +27,7 @@ FRAME = TopFrame(
     ],
     [DrivingProcess("w-1", 4711, 3, gone=False), DrivingProcess("w-2", 0, 1, gone=True)],
     RecentSpending(NOW - HOUR, 1_200, 2, 4_500_000, {"USD": Decimal("12.3"), "EUR": Decimal(250)}),
-    [Attention("2 runs ready to continue, and no process drives them", "holdfast worker")],
+    [Attention("2 runs ready to continue, and no process drives them", "beforehand worker")],
 )
 
 
@@ -37,13 +37,13 @@ def texts(lines: list[Line]) -> list[str]:
 
 def test_a_frame_at_80_columns():
     assert texts(draw(FRAME)) == [
-        "holdfast top  desk.db                                    2027-01-15 08:00:00 UTC",
+        "beforehand top  desk.db                                  2027-01-15 08:00:00 UTC",
         "Runs   12,345 queued, 3 running, 9,000 completed",
         "Models 1,200 calls, 4,500,000 tokens, 250.00 EUR, 12.3000 USD, 2 of unknown cost",
         "       in the last 1 h",
         "",
         "! 2 runs ready to continue, and no process drives them",
-        "  holdfast worker",
+        "  beforehand worker",
         "",
         "QUEUE                       waiting    running    at most     oldest",
         "refunds                      12,000          3         10    3.2 min",

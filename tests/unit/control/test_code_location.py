@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.control.code_location import code_of, note_code, noted_code, noted_programs
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand import Beforehand, Run, agent
+from beforehand.control.code_location import code_of, note_code, noted_code, noted_programs
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 
 @agent(run_id="r-{given}")
@@ -29,14 +29,14 @@ REFUSES = "create trigger full before insert on hint begin select raise(abort, '
 def test_a_note_that_cannot_be_stored_is_lost_and_the_app_opens(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ):
-    caplog.set_level(logging.DEBUG, "holdfast")
+    caplog.set_level(logging.DEBUG, "beforehand")
     asyncio.run(open_damaged(tmp_path / "desk.db", damage))
     (said,) = [line for line in caplog.records if "where the code of the agents is" in line.getMessage()]
     assert said.levelno == logging.DEBUG
 
 
 async def open_damaged(path: Path, damage: str) -> None:
-    async with Holdfast(path):
+    async with Beforehand(path):
         pass
     database = sqlite3.connect(path)
     database.execute(damage)
@@ -48,7 +48,7 @@ async def open_damaged(path: Path, damage: str) -> None:
         await note_code(journal, [main])
         await journal.close()
     else:
-        async with Holdfast(path, agents=[main]) as app:
+        async with Beforehand(path, agents=[main]) as app:
             assert await app.run(main, "1") == "1"
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.control.command_ack import NOT_TAKEN, TAKEN, wait_until_applied
-from holdfast.errors import Interrupted
+from beforehand import Run, agent, tool
+from beforehand.control.command_ack import NOT_TAKEN, TAKEN, wait_until_applied
+from beforehand.errors import Interrupted
 from tests.unit.engine.lab import Lab, virtual
 
 AT_MOST_S = 2

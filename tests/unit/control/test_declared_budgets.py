@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.queues.limits import DeclaredLimits, LimitsError, SharedBudget, read_limits
-from holdfast.queues.zones import day_of
+from beforehand.queues.limits import DeclaredLimits, LimitsError, SharedBudget, read_limits
+from beforehand.queues.zones import day_of
 
 HOUR_MS = 3_600_000
 

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.engine.deferred import ArrivedAnswer, arrived_stream, awaited_stream
-from holdfast.errors import Deferred, RunSuspended
-from holdfast.journal.port import Post
-from holdfast.model.commands import DELIVERIES, AnswerNotice
+from beforehand import Run, agent, tool
+from beforehand.engine.deferred import ArrivedAnswer, arrived_stream, awaited_stream
+from beforehand.errors import Deferred, RunSuspended
+from beforehand.journal.port import Post
+from beforehand.model.commands import DELIVERIES, AnswerNotice
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.control.command_sink import DirectSink
-from holdfast.control.service import ControlService
-from holdfast.journal.port import Post
-from holdfast.people import answers as a
-from holdfast.people.answers import OneOf, answer_all
-from holdfast.policies import Gate
+from beforehand.control.command_sink import DirectSink
+from beforehand.control.service import ControlService
+from beforehand.journal.port import Post
+from beforehand.people import answers as a
+from beforehand.people.answers import OneOf, answer_all
+from beforehand.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds
 

@@ -11,16 +11,23 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.control.code_location import unknown_agents
-from holdfast.control.queues import misspelled_tools, steer_queue
-from holdfast.engine.process import newest_limits
-from holdfast.engine.queueing import take_slots
-from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueDraining, QueueFull, RunQueued, UsageError
-from holdfast.journal.port import Busy, Post
-from holdfast.queues.call_limits import CallLimit
-from holdfast.queues.limits import ConcurrencyLimit, Declaration, DeclaredLimits, LimitsError, QueueLimits, TenantLimits
-from holdfast.queues.modes import OPEN, QueueCommand, QueueMode, Restriction, command_key, with_command
+from beforehand import Beforehand, Run, agent
+from beforehand.control.code_location import unknown_agents
+from beforehand.control.queues import misspelled_tools, steer_queue
+from beforehand.engine.process import newest_limits
+from beforehand.engine.queueing import take_slots
+from beforehand.errors import JournalUnavailable, ParameterMismatch, QueueDraining, QueueFull, RunQueued, UsageError
+from beforehand.journal.port import Busy, Post
+from beforehand.queues.call_limits import CallLimit
+from beforehand.queues.limits import (
+    ConcurrencyLimit,
+    Declaration,
+    DeclaredLimits,
+    LimitsError,
+    QueueLimits,
+    TenantLimits,
+)
+from beforehand.queues.modes import OPEN, QueueCommand, QueueMode, Restriction, command_key, with_command
 
 began: list[str] = []
 most: list[int] = [0, 0]
@@ -72,14 +79,14 @@ async def until(found: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def reaches(app: Holdfast, run: str, status: str) -> None:
+async def reaches(app: Beforehand, run: str, status: str) -> None:
     async def found() -> bool:
         return (await app.engine.journal.runs(run=run))[0].status == status
 
     await until(found)
 
 
-async def ended(app: Holdfast, count: int) -> None:
+async def ended(app: Beforehand, count: int) -> None:
     async def found() -> bool:
         return (await app.engine.journal.counts()).get(("desk", "completed"), 0) >= count
 
@@ -90,7 +97,7 @@ async def ended(app: Holdfast, count: int) -> None:
 @in_a_loop
 async def test_submitted_runs_start_under_the_limits_and_end(address, tmp_path):
     journal = str(tmp_path / "runs.db") if address == "file" else address
-    async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME) as app:
+    async with Beforehand(journal, agents=[desk], queues=ONE_AT_A_TIME) as app:
         for name in "abc":
             assert (await app.submit(desk, ticket(name), queue="mail")).new
         assert await app.run(desk, ticket("c")) == "C"  # joins the queued run, and waits for its slot
@@ -101,7 +108,7 @@ async def test_submitted_runs_start_under_the_limits_and_end(address, tmp_path):
 
 @in_a_loop
 async def test_the_same_submission_is_the_same_run(tmp_path):
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
         first = await app.submit(desk, ticket("a"), key="job-1")
         again = await app.submit(desk, ticket("a"), key="job-1")
         assert (first.run, first.new, again.run, again.new) == ("job-1", True, "job-1", False)
@@ -120,7 +127,7 @@ async def test_the_same_submission_is_the_same_run(tmp_path):
 
 @in_a_loop
 async def test_two_at_once_store_one_run(tmp_path):
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
         found = await asyncio.gather(*(app.submit(desk, ticket("a")) for _ in range(8)))
         assert sorted(one.new for one in found) == [False] * 7 + [True]
         (row,) = await app.engine.journal.runs()
@@ -129,7 +136,7 @@ async def test_two_at_once_store_one_run(tmp_path):
 
 @in_a_loop
 async def test_a_run_does_not_begin_before_its_moment(tmp_path):
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk]) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk]) as app:
         await app.submit(desk, ticket("later"), at=datetime.now(UTC) + timedelta(days=1))
         await app.submit(desk, ticket("now"), at=datetime.now(UTC) - timedelta(days=1))
         await ended(app, 1)
@@ -141,7 +148,7 @@ async def test_a_run_does_not_begin_before_its_moment(tmp_path):
 
 @in_a_loop
 async def test_a_run_that_waits_for_a_person_has_its_key_and_no_slot(tmp_path):
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
         await app.submit(clerk, ticket("asks", "A"), queue="mail")
         await reaches(app, "ticket-asks", "suspended")
         await app.submit(desk, ticket("same", "A"), queue="mail")
@@ -156,7 +163,7 @@ async def test_a_run_that_waits_for_a_person_has_its_key_and_no_slot(tmp_path):
 @in_a_loop
 async def test_bad_input_is_refused_and_nothing_is_stored(tmp_path):
     declared = DeclaredLimits(ONE_AT_A_TIME.queues, tenants={"acme": TenantLimits(2)})
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], queues=declared, recover=False) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], queues=declared, recover=False) as app:
         for given, text in (
             ({"queue": "mial"}, "queue 'mial' does not exist.*\n?.*did you mean mail"),
             ({"tenant": "acne"}, "tenant 'acne' does not exist"),
@@ -187,7 +194,7 @@ FAULTS = {
     "queues: {mail: {concurrency: many}}": "queues.mail: Expected `int | null`, got `str`",
     "queues: {a/b: {}}": "queues.'a/b' cannot be a name",
     "agents: {desk: {concurrency: -1}}": "agents.desk.concurrency=-1: it is at least 1",
-    "tools: {charge: {at_once: 0}}": "tools.charge.at_once=0: it is at least 1; to stop a tool: holdfast pause --tool NAME",
+    "tools: {charge: {at_once: 0}}": "tools.charge.at_once=0: it is at least 1; to stop a tool: beforehand pause --tool NAME",
     "tools: {charge: {rate: 100}}": "tools.charge.rate='100': write a rate such as 10/second",
     "tools: {charge: {rate: 0/minute}}": "tools.charge.rate='0/minute' permits no call",
     "tools: {charge: {rate: 2000/second}}": "it is at most 1000/second",
@@ -231,7 +238,7 @@ def test_a_file_of_limits_that_cannot_hold_is_refused(text, tmp_path):
     file = tmp_path / "queues.yaml"
     file.write_text(text)
     with pytest.raises(LimitsError) as refused:
-        Holdfast("memory:", queues=file)
+        Beforehand("memory:", queues=file)
     assert FAULTS[text] in str(refused.value)
     assert refused.value.next_step == f"correct {file}"
 
@@ -240,7 +247,7 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     file = tmp_path / "queues.yaml"
     file.write_text("queues: {mail: {concurrency: 0, per_tenant: 0, ageing: 5m}}")
     with pytest.raises(LimitsError, match="has 2 faults"):
-        Holdfast("memory:", queues=file)
+        Beforehand("memory:", queues=file)
 
 
 @in_a_loop
@@ -248,7 +255,7 @@ async def test_limits_that_a_declaration_removes_are_said(tmp_path, caplog):
     journal, some = str(tmp_path / "runs.db"), DeclaredLimits({"mail": QueueLimits(), "post": QueueLimits()})
     for limits in (some, some, DeclaredLimits({"mail": QueueLimits(1)})):
         assert "removed" not in caplog.text
-        async with Holdfast(journal, agents=[desk], queues=limits, recover=False):
+        async with Beforehand(journal, agents=[desk], queues=limits, recover=False):
             pass
     assert "limits that were declared before are removed: queues post" in caplog.text
 
@@ -256,8 +263,8 @@ async def test_limits_that_a_declaration_removes_are_said(tmp_path, caplog):
 @in_a_loop
 async def test_the_newest_declaration_holds_for_every_process(tmp_path):
     journal, two = str(tmp_path / "runs.db"), DeclaredLimits({"mail": QueueLimits(concurrency=2)})
-    async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME) as first:
-        async with Holdfast(journal, agents=[desk], queues=two, recover=False) as second:
+    async with Beforehand(journal, agents=[desk], queues=ONE_AT_A_TIME) as first:
+        async with Beforehand(journal, agents=[desk], queues=two, recover=False) as second:
             assert second.engine.queues.limits == two
 
         async def heard() -> bool:
@@ -265,7 +272,7 @@ async def test_the_newest_declaration_holds_for_every_process(tmp_path):
 
         await until(heard)
         assert len(await first.engine.journal.entries("queues")) == 2
-    async with Holdfast(journal, agents=[desk], queues=two) as third:
+    async with Beforehand(journal, agents=[desk], queues=two) as third:
         assert len(await third.engine.journal.entries("queues")) == 2
 
 
@@ -273,15 +280,15 @@ async def test_the_newest_declaration_holds_for_every_process(tmp_path):
 async def test_limits_that_another_process_declares_hold_for_the_next_submission(tmp_path):
     """This process has not read them yet. Its submission has their key and capacity, and does not replace them."""
     journal = str(tmp_path / "runs.db")
-    async with Holdfast(journal, agents=[desk], recover=False) as before:
-        async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False):
+    async with Beforehand(journal, agents=[desk], recover=False) as before:
+        async with Beforehand(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False):
             pass
         for name in "abc":
             await before.submit(desk, ticket(name), queue="mail")
         with pytest.raises(QueueFull):
             await before.submit(desk, ticket("d"), queue="mail")
         stricter = DeclaredLimits({"post": QueueLimits(concurrency=1)})
-        async with Holdfast(journal, agents=[desk], queues=stricter, recover=False):
+        async with Beforehand(journal, agents=[desk], queues=stricter, recover=False):
             pass
         await before.submit(desk, ticket("d"), queue="post")
         with pytest.raises(UsageError, match="queue 'mail' does not exist"):
@@ -291,16 +298,16 @@ async def test_limits_that_another_process_declares_hold_for_the_next_submission
 @in_a_loop
 async def test_a_first_submission_replaces_no_limits_that_come_at_the_same_time(tmp_path):
     journal = str(tmp_path / "runs.db")
-    async with Holdfast(journal, agents=[desk], recover=False) as first:
+    async with Beforehand(journal, agents=[desk], recover=False) as first:
         await first.submit(desk, ticket("a"))
-        async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False) as second:
+        async with Beforehand(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False) as second:
             await second.engine.journal.post(Post("queues", "late", b"{}"))
             assert await newest_limits(second.engine.journal) == Declaration(ONE_AT_A_TIME, 3)
 
 
 @in_a_loop
 async def test_slots_that_a_failed_look_has_taken_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    async with Holdfast(tmp_path / "j.db", agents=[desk], queues=ONE_AT_A_TIME, recover=True) as app:
+    async with Beforehand(tmp_path / "j.db", agents=[desk], queues=ONE_AT_A_TIME, recover=True) as app:
         journal, failed = app.engine.journal, 0
         take = journal.take
 
@@ -324,18 +331,18 @@ async def test_slots_that_a_failed_look_has_taken_are_given_back(tmp_path: Path,
 async def test_a_limit_of_an_agent_that_no_app_has_is_said(tmp_path, caplog):
     limits = DeclaredLimits(agents={"dsk": ConcurrencyLimit(2), "clerk": ConcurrencyLimit(1)})
     journal = str(tmp_path / "runs.db")
-    async with Holdfast(journal, agents=[desk], queues=limits, recover=False) as app:
+    async with Beforehand(journal, agents=[desk], queues=limits, recover=False) as app:
         assert "the limit of agent dsk concerns no run" in caplog.text
         assert "did you mean desk?" in caplog.text
         assert len(await unknown_agents(app.engine.journal, limits.limited_agents())) == 2
     caplog.clear()
-    async with Holdfast(journal, agents=[clerk], queues=limits, recover=False):
+    async with Beforehand(journal, agents=[clerk], queues=limits, recover=False):
         assert "clerk" not in caplog.text
 
 
 @in_a_loop
 async def test_a_run_that_is_called_off_while_it_waits_keeps_its_age(tmp_path):
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
         await app.submit(desk, ticket("a"))
         (before,) = await app.engine.journal.runs()
         await app.submit(desk, ticket("b"), at=datetime.now(UTC) + timedelta(days=1))
@@ -350,7 +357,7 @@ async def test_a_run_that_is_called_off_while_it_waits_keeps_its_age(tmp_path):
 @in_a_loop
 async def test_a_claim_takes_no_slot_back_that_a_look_under_way_was_given(tmp_path, monkeypatch):
     """The look has its slot in the journal, and this process is not told of it yet."""
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
         await app.submit(desk, ticket("a"))
         engine, take = app.engine, app.engine.journal.take
 
@@ -366,7 +373,7 @@ async def test_a_claim_takes_no_slot_back_that_a_look_under_way_was_given(tmp_pa
 
 @in_a_loop
 async def test_who_drives_a_run_waits_for_no_slot_of_it(tmp_path):
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
         await app.submit(clerk, ticket("asks", "A"), queue="mail")
         await reaches(app, "ticket-asks", "suspended")
         await app.submit(desk, ticket("same", "A"), queue="mail")
@@ -378,7 +385,7 @@ async def test_who_drives_a_run_waits_for_no_slot_of_it(tmp_path):
 @in_a_loop
 async def test_a_paused_queue_starts_nothing_new_and_a_run_that_waited_for_its_answer_continues(address, tmp_path):
     journal = str(tmp_path / "runs.db") if address == "file" else address
-    async with Holdfast(journal, agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
+    async with Beforehand(journal, agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
         await app.submit(clerk, ticket("asks", "A"), queue="mail")
         await reaches(app, "ticket-asks", "suspended")
         mode, changed = await steer_queue(app.engine, "mail", "pause", by="ann", why="the bank is closed")
@@ -401,8 +408,8 @@ async def test_a_paused_queue_starts_nothing_new_and_a_run_that_waited_for_its_a
 async def test_a_mode_holds_for_a_process_that_has_not_read_it(tmp_path):
     journal = str(tmp_path / "runs.db")
     async with (
-        Holdfast(journal, agents=[desk], recover=False) as worker,
-        Holdfast(journal, agents=[desk], recover=False) as other,
+        Beforehand(journal, agents=[desk], recover=False) as worker,
+        Beforehand(journal, agents=[desk], recover=False) as other,
     ):
         await worker.submit(desk, ticket("a"))
         for word in ("pause", "drain"):
@@ -421,7 +428,7 @@ async def test_a_mode_holds_for_a_process_that_has_not_read_it(tmp_path):
 @in_a_loop
 async def test_a_restriction_outlives_the_process_and_other_limits_and_has_its_first_giver(tmp_path):
     journal = str(tmp_path / "runs.db")
-    async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False) as app:
+    async with Beforehand(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False) as app:
         await steer_queue(app.engine, "mail", "pause", by="ann")
         await steer_queue(app.engine, "mail", "drain", by="bob", why="we move")
         for word in ("pause", "drain"):
@@ -429,19 +436,19 @@ async def test_a_restriction_outlives_the_process_and_other_limits_and_has_its_f
         with pytest.raises(UsageError, match=r"queue 'mial' does not exist.*\n?.*nothing was changed"):
             await steer_queue(app.engine, "mial", "pause", by="ann")
     two = DeclaredLimits({"mail": QueueLimits(concurrency=2)})
-    async with Holdfast(journal, agents=[desk], queues=two, recover=False) as app:
+    async with Beforehand(journal, agents=[desk], queues=two, recover=False) as app:
         found = await newest_limits(app.engine.journal)
         assert found is not None
         assert found.limits == two
         assert str(found.mode("mail")) == "paused by ann, draining by bob: we move"
-    async with Holdfast(journal, agents=[desk], queues=DeclaredLimits(), recover=False) as app:
+    async with Beforehand(journal, agents=[desk], queues=DeclaredLimits(), recover=False) as app:
         mode, changed = await steer_queue(app.engine, "mail", "resume", by="ann")  # though it is no longer declared
         assert (mode, changed) == (OPEN, True)
 
 
 @in_a_loop
 async def test_of_two_commands_at_once_none_is_lost(tmp_path):
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
         steered = [steer_queue(app.engine, "default", word, by=by) for word in ("pause", "drain") for by in "abc"]
         found = await asyncio.gather(*steered)
         assert [changed for _, changed in found].count(True) == 2
@@ -454,7 +461,7 @@ async def test_of_two_commands_at_once_none_is_lost(tmp_path):
 
 @in_a_loop
 async def test_a_command_that_cannot_be_read_pauses_its_queue_alone(tmp_path):
-    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
         await app.submit(desk, ticket("a"))
         entry = await app.engine.journal.post(Post("queues", command_key("mail", 1), b"{"))
         newest = await app.engine.queues.begin(app.engine.journal)
@@ -497,14 +504,14 @@ def test_a_limit_of_a_tool_that_is_spelled_like_another_one_is_named():
 )
 def test_limits_of_a_wrong_shape_are_refused_with_their_faults(tmp_path: Path, given: Any, message: str):
     with pytest.raises(UsageError, match=message) as refused:
-        Holdfast(tmp_path / "runs.db", queues=given)
+        Beforehand(tmp_path / "runs.db", queues=given)
     assert refused.value.next_step
 
 
 @in_a_loop
 async def test_the_contents_of_a_file_of_queues_may_be_given_as_they_are(tmp_path: Path):
     contents = {"queues": {"mail": {"concurrency": 2}}, "tenants": {"acme": {"concurrency": 1}}}
-    async with Holdfast(tmp_path / "runs.db", agents=[desk], queues=contents) as app:
+    async with Beforehand(tmp_path / "runs.db", agents=[desk], queues=contents) as app:
         newest = app.engine.queues.newest
         assert newest is not None
         assert newest.limits == DeclaredLimits({"mail": QueueLimits(2)}, tenants={"acme": TenantLimits(1)})

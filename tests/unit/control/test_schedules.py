@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.control.queues import steer_queue
-from holdfast.control.schedules import Scheduler, declare_schedules, steer_schedule
-from holdfast.engine.engine import LOG
-from holdfast.errors import UsageError
-from holdfast.inspect.reader import read_schedules, troubles_of
-from holdfast.journal.host import JournalClock
-from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import LastFiring, LedgerEntry, Post
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.model import records as r
-from holdfast.queues.firing_times import MOST_AT_ONCE, MissedRule, Schedule
-from holdfast.queues.limits import DeclaredLimits, LimitsError, QueueLimits, TenantLimits
-from holdfast.queues.schedules import STREAM, QueuesAndSchedules
-from holdfast.testing.schedule_conformance import fire
+from beforehand import Beforehand, Run, agent
+from beforehand.control.queues import steer_queue
+from beforehand.control.schedules import Scheduler, declare_schedules, steer_schedule
+from beforehand.engine.engine import LOG
+from beforehand.errors import UsageError
+from beforehand.inspect.reader import read_schedules, troubles_of
+from beforehand.journal.host import JournalClock
+from beforehand.journal.memory import MemoryJournal
+from beforehand.journal.port import LastFiring, LedgerEntry, Post
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.model import records as r
+from beforehand.queues.firing_times import MOST_AT_ONCE, MissedRule, Schedule
+from beforehand.queues.limits import DeclaredLimits, LimitsError, QueueLimits, TenantLimits
+from beforehand.queues.schedules import STREAM, QueuesAndSchedules
+from beforehand.testing.schedule_conformance import fire
 from tests.unit.engine.lab import Lab, virtual
 
 began: list[str] = []
@@ -49,11 +49,11 @@ def every(minutes: int = 0, missed: MissedRule = "skip", **fields: Any) -> Sched
     return Schedule("desk", {"id": "1"}, every_ms=minutes * 60_000, missed=missed, **fields)
 
 
-def scheduler(app: Holdfast) -> Scheduler:
+def scheduler(app: Beforehand) -> Scheduler:
     return Scheduler(app.engine, app.agents)
 
 
-async def declared(app: Holdfast, **schedules: Schedule) -> None:
+async def declared(app: Beforehand, **schedules: Schedule) -> None:
     await declare_schedules(app.engine, schedules, app.agents)
     await app.engine.look()
 
@@ -480,7 +480,7 @@ def test_a_file_of_schedules_that_cannot_hold_is_refused(text: str, tmp_path: Pa
     file = tmp_path / "queues.yaml"
     file.write_text(text)
     with pytest.raises(LimitsError) as refused:
-        Holdfast("memory:", queues=file)
+        Beforehand("memory:", queues=file)
     assert FAULTS[text] in str(refused.value)
     assert (refused.value.known, refused.value.next_step) == ("nothing was changed", f"correct {file}")
 
@@ -489,16 +489,16 @@ def test_all_faults_of_limits_and_schedules_are_named_at_once(tmp_path: Path):
     file = tmp_path / "queues.yaml"
     file.write_text(f"{ONE}, every: 0s, zone: Mars/Olympus}}, m: {{}}}}\nqueues: {{mail: {{concurrency: 0}}}}")
     with pytest.raises(LimitsError, match="has 3 faults"):
-        Holdfast("memory:", queues=file)
+        Beforehand("memory:", queues=file)
 
 
 def test_schedules_in_code_are_checked_alike():
     never = QueuesAndSchedules(schedules={"n": Schedule("desk", cron="0 0 30 2 *")})
     with pytest.raises(LimitsError, match=r"queues= has a fault: schedules.n.cron: '0 0 30 2 \*' never fires"):
-        Holdfast("memory:", queues=never)
+        Beforehand("memory:", queues=never)
     limits = DeclaredLimits({"mail": QueueLimits(concurrency=0)}, tenants={"acme": TenantLimits(2)})
     with pytest.raises(LimitsError, match=r"has 2 faults: queues.mail.concurrency=0.*tenant 'bob' does not exist"):
-        Holdfast("memory:", queues=QueuesAndSchedules(limits, {"n": every(5, tenant="bob")}))
+        Beforehand("memory:", queues=QueuesAndSchedules(limits, {"n": every(5, tenant="bob")}))
 
 
 @virtual
@@ -530,7 +530,7 @@ def test_a_file_declares_them_for_every_process(tmp_path: Path):
     )
 
     async def told(journal: MemoryJournal, **given: Any) -> list[str]:
-        async with Holdfast(journal, agents=[desk], recover=False, **given) as app:
+        async with Beforehand(journal, agents=[desk], recover=False, **given) as app:
             return sorted((await read_schedules(app.engine.journal)).schedules)
 
     journal = MemoryJournal(lambda: 0)
@@ -552,7 +552,7 @@ def test_a_drained_queue_delays_firings_and_a_paused_one_does_not(missed: Missed
     async def story(lab: Lab) -> None:
         async with lab.app(desk, recover=True) as app, lab.app(desk) as other:
             await declared(other, n=every(60, missed))
-            await lab.pass_time(minutes=61)
+            await lab.pass_time(minutes=62)  # a minute late is in time, so the firing of 04:00 has to be later
             await steer_queue(other.engine, "default", "drain", by="ann")
             await lab.pass_time(hours=3)
             assert await stored(lab) == at("01:00:00")

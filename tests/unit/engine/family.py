@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast import Run, agent, current_operation, tool
+from beforehand import Run, agent, current_operation, tool
 from tests.unit.engine.interruptions import STEADY
 from tests.unit.engine.lab import Lab
 

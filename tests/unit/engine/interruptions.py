@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from holdfast import Key, current_operation, tool
-from holdfast.inspect.replay import replay_records
-from holdfast.model import records as r
+from beforehand import Key, current_operation, tool
+from beforehand.inspect.replay import replay_records
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab
 
 STEADY = Key.forever(stores="all")

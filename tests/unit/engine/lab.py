@@ -12,22 +12,21 @@ import contextlib
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from holdfast import Holdfast, RunSuspended
-from holdfast.engine.active_run.scopes import stop_numbering
-from holdfast.engine.environment import CrashPoints, Environment, NoCrash, Threads
-from holdfast.engine.settings import Settings
-from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Identity, Worker
-from holdfast.journal.record_codec import decode
-from holdfast.model import records as r
-from holdfast.model.run_history import RunHistory
-from holdfast.model.shared_use import Charge
-from holdfast.testing.clock import (
-    DAY,
+from beforehand import Beforehand, RunSuspended
+from beforehand.engine.active_run.scopes import stop_numbering
+from beforehand.engine.environment import CrashPoints, Environment, NoCrash, Threads
+from beforehand.engine.settings import Settings
+from beforehand.journal.memory import MemoryJournal
+from beforehand.journal.port import Identity, Worker
+from beforehand.journal.record_codec import decode
+from beforehand.model import records as r
+from beforehand.model.run_history import RunHistory
+from beforehand.model.shared_use import Charge
+from beforehand.testing.clock import (
     EPOCH_MS,
     HeldThreads,
     SeededRng,
@@ -36,6 +35,10 @@ from holdfast.testing.clock import (
     ticks_ms,
     virtual_loop,
 )
+from beforehand.testing.loop import DAY
+
+DAYS: Final = {"poll_ms": 60_000, "recover_every_ms": 60_000, "lease_ms": 600_000}
+"""Settings for an app that stays open for days. By default it looks more than 100,000 times a day."""
 
 
 class Died(BaseException):
@@ -114,7 +117,7 @@ class Lab:
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
         recover: bool = False, reach: Any = None, policy: Any = None, telemetry: Any = (), queues: Any = None,
         prices: Any = None, **settings: int,
-    ) -> AsyncGenerator[Holdfast]:  # fmt: skip
+    ) -> AsyncGenerator[Beforehand]:  # fmt: skip
         """An app in a process of its own. Its process is `lab.processes[-1]` while it opens."""
         app = self.make(
             *agents,
@@ -147,19 +150,19 @@ class Lab:
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
         recover: bool = False, reach: Any = None, policy: Any = None, telemetry: Any = (), queues: Any = None,
         prices: Any = None, **settings: int,
-    ) -> Holdfast:  # fmt: skip
+    ) -> Beforehand:  # fmt: skip
         number = len(self.processes) + 1
         process = Process(self.journal, f"w{number}")
         process.lag_s = self.lag_s
-        settings.setdefault("poll_ms", 1000)
+        settings.setdefault("poll_ms", 5000)
         self.processes.append(process)
-        return Holdfast(
+        return Beforehand(
             process, agents=agents, tools=tools, settings=Settings(**settings), recover=recover, reach=reach,
             policy=policy, telemetry=telemetry, queues=queues, prices=prices,
             environment=self.environment(number, crash, threads), worker=lambda _: Worker(process.worker),
         )  # fmt: skip
 
-    async def bury(self, app: Holdfast, process: Process) -> None:
+    async def bury(self, app: Beforehand, process: Process) -> None:
         """The process of `app` dies now: what it holds in memory is dropped without a last word."""
         process.die()
         await app.engine.housekeeping.close()
@@ -201,7 +204,7 @@ class Lab:
         self.journal._riding = []
         return lambda: self.journal._riding.extend(riding)
 
-    async def exit(self, app: Holdfast) -> None:
+    async def exit(self, app: Beforehand) -> None:
         """The app closes and its process ends."""
         process = next(process for process in self.processes if process is app._journal)
         await app.aclose()

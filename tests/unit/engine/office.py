@@ -6,8 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from holdfast import Key, Natural, Operation, Run, TransactionAborted, current_operation, tool
-from holdfast.policies import Retry
+from beforehand import Key, Natural, Operation, Run, TransactionAborted, current_operation, tool
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab
 from tests.unit.engine.transcripts import Transcript
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, tool
-from holdfast.errors import Declined, RunSuspended
-from holdfast.people import Gate
+from beforehand import Key, Operation, Run, agent, tool
+from beforehand.errors import Declined, RunSuspended
+from beforehand.people import Gate
 from tests.unit.engine.lab import Lab
 
 REFUND = "r-ann/refund#1"
@@ -40,6 +40,10 @@ def refunds_of_any(lab: Lab) -> Any:
         lab.sent.append(f"refund {cents}")
         return f"paid {cents}"
 
+    @refund.compensate
+    async def charge(operation: Operation[str], cents: int) -> None:
+        lab.sent.append(f"charge {cents}")
+
     @agent(run_id="r-{cents}", tools=[refund])
     async def desk(run: Run, cents: int) -> str:
         return await refund(cents)
@@ -49,5 +53,5 @@ def refunds_of_any(lab: Lab) -> Any:
 
 async def asked(app: Any, desk: Any, item: str = REFUND) -> None:
     """The run goes on, and a person is asked about that."""
-    with pytest.raises(RunSuspended, match=f"holdfast answer {item} yes"):
+    with pytest.raises(RunSuspended, match=f"beforehand answer {item} yes"):
         await app.run(desk, "ann")

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Operation, Rejected, Run, agent, current_operation, tool
-from holdfast.errors import Ambiguous, ReplayDiverged, RunSuspended
-from holdfast.model import records as r
-from holdfast.people import Policy, Rule
-from holdfast.people import answers as a
-from holdfast.people.dossier import Dossier, dossier
-from holdfast.people.items import InboxItem, items
-from holdfast.policies import Gate
+from beforehand import Key, Operation, Rejected, Run, agent, current_operation, tool
+from beforehand.errors import Ambiguous, ReplayDiverged, RunSuspended
+from beforehand.model import records as r
+from beforehand.people import Policy, Rule
+from beforehand.people import answers as a
+from beforehand.people.dossier import Dossier, dossier
+from beforehand.people.items import InboxItem, items
+from beforehand.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import refunds
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import RunSuspended
-from holdfast.journal.port import Write
-from holdfast.people import answers as a
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import RunSuspended
+from beforehand.journal.port import Write
+from beforehand.people import answers as a
 from tests.unit.engine.lab import DAY, Lab, run_virtual
 
 LAG_S = 0.02

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import CannotTell, Holdfast, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.errors import OutcomeUnknown, RunSuspended
-from holdfast.people.items import items
-from holdfast.policies import Retry
-from holdfast.testing.clock import EPOCH_MS
+from beforehand import Beforehand, CannotTell, Key, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.errors import OutcomeUnknown, RunSuspended
+from beforehand.people.items import items
+from beforehand.policies import Retry
+from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
 MAIL = "r-ann/~1/mail#1"
@@ -36,7 +36,7 @@ def slow_desk(lab: Lab, seconds: float):
     return desk
 
 
-async def asked(app: Holdfast) -> list[str]:
+async def asked(app: Beforehand) -> list[str]:
     return [one.item for one in await items(app.service.reader, now_ms=EPOCH_MS)]
 
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import Deferred, RunSuspended
-from holdfast.model import records as r
+from beforehand import Run, agent, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import Deferred, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 

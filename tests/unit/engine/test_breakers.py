@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, CannotTell, Happened, Natural, NotSent, Operation, Run, Verdict, agent, tool
-from holdfast.engine import breaker
-from holdfast.errors import OperationFailed
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Ambiguous, CannotTell, Happened, Natural, NotSent, Operation, Run, Verdict, agent, tool
+from beforehand.engine import breaker
+from beforehand.errors import OperationFailed
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 STUBBORN = Retry(

@@ -7,14 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, NotSent, Run, RunSuspended, agent, tool
-from holdfast.cli.queues import list_calls
-from holdfast.errors import JournalUnavailable
-from holdfast.journal.port import Permit, PermitRequest, Worker
-from holdfast.model import records as r
-from holdfast.policies import Retry
-from holdfast.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ServiceLimit
-from holdfast.queues.limits import DeclaredLimits, TenantLimits
+from beforehand import Key, NotSent, Run, RunSuspended, agent, tool
+from beforehand.cli.queues import list_calls
+from beforehand.errors import JournalUnavailable
+from beforehand.journal.port import Permit, PermitRequest, Worker
+from beforehand.model import records as r
+from beforehand.policies import Retry
+from beforehand.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ServiceLimit
+from beforehand.queues.limits import DeclaredLimits, TenantLimits
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from holdfast import Ambiguous, Key, Natural, NotSent, Rejected, Run, agent, current_operation, tool
-from holdfast.errors import OperationFailed, OutsideRun, RunSuspended, SendByPassed
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Ambiguous, Key, Natural, NotSent, Rejected, Run, agent, current_operation, tool
+from beforehand.errors import OperationFailed, OutsideRun, RunSuspended, SendByPassed
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 SECOND = timedelta(seconds=1)
@@ -224,7 +224,7 @@ async def test_a_tool_outside_a_run_sends_nothing_and_says_why(lab: Lab):
 
     with pytest.raises(OutsideRun, match="could not be recorded; nothing was sent"):
         await send("ann")
-    with pytest.raises(OutsideRun, match=r"holdfast\.testing\.operation"):
+    with pytest.raises(OutsideRun, match=r"beforehand\.testing\.operation"):
         current_operation()
     assert lab.sent == []
     assert await send.__wrapped__("ann") == "ann"

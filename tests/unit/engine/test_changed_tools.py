@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Ambiguous, Happened, Key, NotSent, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.errors import ReplayDiverged, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Ambiguous, Happened, Key, NotSent, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.errors import ReplayDiverged, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 PATIENT = Retry(attempts=9, elapsed=timedelta(days=1), base=timedelta(minutes=5), cap=timedelta(minutes=5))

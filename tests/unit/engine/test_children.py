@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run
-from holdfast.engine.environment import CHILD_POINTS, POINTS
-from holdfast.errors import (
+from beforehand import Run
+from beforehand.engine.environment import CHILD_POINTS, POINTS
+from beforehand.errors import (
     ChildStopped,
     RunSuspended,
 )
-from holdfast.model import records as r
-from holdfast.model.children import child_id
+from beforehand.model import records as r
+from beforehand.model.children import child_id
 from tests.unit.engine.family import CHILD, Family
 from tests.unit.engine.interruptions import agrees
 from tests.unit.engine.lab import Lab, virtual
@@ -176,7 +176,7 @@ async def test_a_child_that_fails_is_an_error_of_the_join_the_same_on_replay(lab
     assert len(set(seen)) == 1
     assert seen[0].startswith(f"{CHILD} error: ")
     assert "ended without a result (error): ValueError: no room" in seen[0]
-    assert f"holdfast resume {CHILD}" in seen[0]
+    assert f"beforehand resume {CHILD}" in seen[0]
 
 
 @virtual

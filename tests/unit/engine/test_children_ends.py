@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent
-from holdfast.errors import (
+from beforehand import Run, agent
+from beforehand.errors import (
+    BeforehandError,
     ChildStopped,
-    HoldfastError,
     Interrupted,
     ParameterMismatch,
     RunStopped,
     RunSuspended,
     UsageError,
 )
-from holdfast.model import records as r
-from holdfast.model.children import DEEPEST
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from beforehand.model import records as r
+from beforehand.model.children import DEEPEST
+from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.unit.engine.family import CHILD, Family
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
@@ -251,7 +251,7 @@ async def test_a_message_interrupts_a_join_and_a_time_limit_ends_it(lab: Lab):
 
 
 async def _refused(
-    lab: Lab, family: Family, match: str, kind: type[HoldfastError] = UsageError, **options: Any
+    lab: Lab, family: Family, match: str, kind: type[BeforehandError] = UsageError, **options: Any
 ) -> None:
     """Starting the child is refused, and nothing of it is stored."""
     async with lab.app(*family.agents, recover=True, **options) as app:
@@ -304,7 +304,7 @@ async def test_the_id_of_another_run_is_not_taken(lab: Lab):
     async with lab.app(*family.agents) as app:
         await app.run(family.child, "boat", run_id=CHILD)
     await _refused(
-        lab, family, f"another run, which it did not start, has that id.*holdfast show {CHILD}", ParameterMismatch
+        lab, family, f"another run, which it did not start, has that id.*beforehand show {CHILD}", ParameterMismatch
     )
 
 
@@ -315,7 +315,7 @@ async def test_a_child_is_not_started_inside_a_transaction(lab: Lab):
             return str(await run.start(booking, "hotel"))
 
     async with lab.app(*(family := Family(lab, code=code)).agents) as app:
-        with pytest.raises(HoldfastError) as refused:
+        with pytest.raises(BeforehandError) as refused:
             await app.run(family.parent, "ann")
         assert "inside a transaction" in f"{refused.value} {refused.value.__cause__}"
         assert [row.run for row in await app.service.runs()] == [RUN]
@@ -356,7 +356,7 @@ async def test_another_input_at_the_same_step_is_a_divergence(lab: Lab):
         driving = await _start_suspended(lab, app, family)
         lab.changed = True
         await app.service.answer(f"{CHILD}/ask#1", "yes", by="bea")
-        with pytest.raises(HoldfastError, match="starts another child than when it was recorded"):
+        with pytest.raises(BeforehandError, match="starts another child than when it was recorded"):
             await driving
 
 

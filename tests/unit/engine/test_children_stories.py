@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run
-from holdfast.engine import children, commands, run_driver
-from holdfast.errors import HoldfastError, LeaseLost
-from holdfast.model import records as r
-from holdfast.testing.clock import run_virtual
+from beforehand import Run
+from beforehand.engine import children, commands, run_driver
+from beforehand.errors import BeforehandError, LeaseLost
+from beforehand.model import records as r
+from beforehand.testing.clock import run_virtual
 from tests.unit.engine.family import Family
 from tests.unit.engine.lab import Lab
 
@@ -85,7 +85,7 @@ class Tale:
             if b'"question"' in row.waits:
                 try:
                     await app.service.answer(f"{row.run}/ask#1", "yes", by="bea")
-                except HoldfastError:
+                except BeforehandError:
                     continue
 
     async def _judge(self, app: Any) -> None:
@@ -126,6 +126,7 @@ def first_broken(stories: int, seed: int) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_whatever_dies_when_a_tree_ends_as_it_should(seed: int):
     assert first_broken(STORIES, seed) == ""
 

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
-from holdfast.errors import OperationFailed, ParameterMismatch, RunSuspended
-from holdfast.model import records as r
-from holdfast.people import Policy
-from holdfast.policies import Retry
+from beforehand import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
+from beforehand.errors import OperationFailed, ParameterMismatch, RunSuspended
+from beforehand.model import records as r
+from beforehand.people import Policy
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
-from holdfast.engine.exceptions import call_end
-from holdfast.errors import ContractError, KeyInProgress, OperationFailed
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
+from beforehand.engine.exceptions import call_end
+from beforehand.errors import ContractError, KeyInProgress, OperationFailed
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -213,7 +213,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Installed]]:
     real = importlib.metadata.entry_points
 
     def entry_points(**asked: str) -> Any:
-        return found if asked == {"group": "holdfast.exceptions"} else real(**asked)
+        return found if asked == {"group": "beforehand.exceptions"} else real(**asked)
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
     call_end.installed_classifiers.cache_clear()
@@ -239,7 +239,9 @@ def test_a_broken_one_is_named_in_the_log_and_stops_no_other(
 ):
     installed += [Installed("a-broken", ImportError("no ledger here")), Installed("ledger", ledger_errors)]
     _sent_again()
-    assert "the entry point a-broken of holdfast.exceptions cannot be used: ImportError: no ledger here" in caplog.text
+    assert (
+        "the entry point a-broken of beforehand.exceptions cannot be used: ImportError: no ledger here" in caplog.text
+    )
     assert [one.levelno for one in caplog.records if "a-broken" in one.message] == [logging.WARNING]
 
 
@@ -249,7 +251,7 @@ def test_one_that_is_no_function_does_not_make_every_exception_ambiguous(
 ):
     installed += [Installed("a-wrong", wrong), Installed("ledger", ledger_errors)]
     _sent_again()
-    assert "the entry point a-wrong of holdfast.exceptions cannot be used: TypeError" in caplog.text
+    assert "the entry point a-wrong of beforehand.exceptions cannot be used: TypeError" in caplog.text
 
 
 # --- a real server ---------------------------------------------------------------------------------------------------
@@ -276,7 +278,7 @@ def test_a_client_library_of_ones_own_against_a_real_server(tmp_path: Any):
     import urllib.error
     import urllib.request
 
-    from holdfast import Holdfast
+    from beforehand import Beforehand
 
     class TeapotError(Exception):
         """What the client library makes of an answer that means: nothing was done, come again."""
@@ -308,7 +310,7 @@ def test_a_client_library_of_ones_own_against_a_real_server(tmp_path: Any):
         return await brew()
 
     async def main() -> str:
-        async with Holdfast(tmp_path / "j.db", agents=[desk], recover=False) as app:
+        async with Beforehand(tmp_path / "j.db", agents=[desk], recover=False) as app:
             return await app.run(desk, 1, run_id="one")
 
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Key,
     Natural,
     NotSent,
@@ -20,11 +20,11 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.active_run.scopes import SCOPE
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand.engine.active_run.run import ActiveRun
+from beforehand.engine.active_run.scopes import SCOPE
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

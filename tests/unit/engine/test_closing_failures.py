@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Key, Operation, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.engine import executor, transactions
-from holdfast.engine.invoke import invoke
-from holdfast.engine.operation_driver import OperationDriver
-from holdfast.errors import HoldfastError, JournalError, RunStopped
-from holdfast.model import records as r
+from beforehand import Beforehand, Key, Operation, Run, TransactionAborted, agent, current_operation, tool
+from beforehand.engine import executor, transactions
+from beforehand.engine.invoke import invoke
+from beforehand.engine.operation_driver import OperationDriver
+from beforehand.errors import BeforehandError, JournalError, RunStopped
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 STALE = {"lease_ms": 6000, "margin_ms": 5900, "poll_ms": 1000}  # the lease is never fresh when something is sent
@@ -42,7 +42,7 @@ def booking(lab: Lab, *, waits: bool) -> Any:
     return trip
 
 
-async def ordered(app: Holdfast, *, undo: bool) -> None:
+async def ordered(app: Beforehand, *, undo: bool) -> None:
     """Undo or cancel the run, and see it through."""
     if undo:
         await app.undo("trip-ann", by="ann")
@@ -51,16 +51,16 @@ async def ordered(app: Holdfast, *, undo: bool) -> None:
         await cancelled(app)
 
 
-async def cancelled(app: Holdfast) -> None:
+async def cancelled(app: Beforehand) -> None:
     await app.service.cancel("trip-ann", by="ann")
     await app.resume("trip-ann")
 
 
-async def begun(lab: Lab, app: Holdfast, trip: Any, *, undo: bool) -> None:
+async def begun(lab: Lab, app: Beforehand, trip: Any, *, undo: bool) -> None:
     if undo:
         await app.run(trip, "ann")
     else:
-        with pytest.raises(HoldfastError):
+        with pytest.raises(BeforehandError):
             await app.run(trip, "ann")
     assert lab.sent == ["book"]
 
@@ -117,7 +117,7 @@ def test_whichever_journal_call_fails_the_run_ends_after_its_transaction(undo: b
     @virtual
     async def failing_at(lab: Lab, n: int) -> bool:
         trip = booking(lab, waits=not undo)
-        async with lab.app(trip) as app:
+        async with lab.app(trip, poll_ms=1000) as app:
             await begun(lab, app, trip, undo=undo)
             lab.journal.fail_next(n)
             failed = False
@@ -129,7 +129,7 @@ def test_whichever_journal_call_fails_the_run_ends_after_its_transaction(undo: b
             assert over <= closed, "recorded as over before its transaction was"
             lab.journal.fail_next(0)
             await lab.pass_time(minutes=1)
-        async with lab.app(trip) as app:
+        async with lab.app(trip, poll_ms=1000) as app:
             if ends(lab)[0] == 0:
                 await ordered(app, undo=undo)
         assert (lab.sent, ends(lab)) == (BOOKED, (1, 1))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import agent
-from holdfast.agent.run import Run
-from holdfast.errors import RunStopped
-from holdfast.journal.port import Write
-from holdfast.model import records as r
-from holdfast.model.commands import command_stream
-from holdfast.policies import RunBudget
+from beforehand import agent
+from beforehand.agent.run import Run
+from beforehand.errors import RunStopped
+from beforehand.journal.port import Write
+from beforehand.model import records as r
+from beforehand.model.commands import command_stream
+from beforehand.policies import RunBudget
 from tests.unit.engine.lab import Lab, Process, virtual
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent
-from holdfast.engine.commands import command_post
-from holdfast.engine.engine import Engine
-from holdfast.engine.suspension import LedgerWatch
-from holdfast.errors import RunStopped
-from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Post
+from beforehand import Run, agent
+from beforehand.engine.commands import command_post
+from beforehand.engine.engine import Engine
+from beforehand.engine.suspension import LedgerWatch
+from beforehand.errors import RunStopped
+from beforehand.journal.memory import MemoryJournal
+from beforehand.journal.port import Post
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.crash_isolation import IsolationGate
-from holdfast.errors import RunStopped, RunSuspended
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.engine.crash_isolation import IsolationGate
+from beforehand.errors import RunStopped, RunSuspended
 from tests.unit.engine.lab import Lab, virtual
 
 

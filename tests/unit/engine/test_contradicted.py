@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     CannotTell,
     Conflict,
@@ -22,12 +22,12 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import Deferred, RunStopped, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.people import answers as a
-from holdfast.people.dossier import dossier
-from holdfast.people.items import items
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import Deferred, RunStopped, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.people import answers as a
+from beforehand.people.dossier import dossier
+from beforehand.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 
 OPERATION = "p-ann/pay#1"
@@ -102,7 +102,7 @@ async def test_an_answer_that_is_contradicted_while_code_receives_it_is_an_item(
 
         return (await run.gather(paid(), work()))[0]
 
-    async with lab.app(desk) as app, lab.app() as clerk, asyncio.timeout(600):
+    async with lab.app(desk, poll_ms=1000) as app, lab.app(poll_ms=1000) as clerk, asyncio.timeout(600):
         driven = asyncio.create_task(app.run(desk, "ann"))
         await asyncio.sleep(1)
         active = app.engine.active_runs["p-ann"]
@@ -136,7 +136,7 @@ async def test_a_contradicted_success_of_a_run_that_has_ended_is_an_item(lab: La
         assert (item.kind, item.item, item.tool, item.agent) == ("review", OPERATION, "pay", "desk")
         assert "bounced" in item.asks
         assert "recorded as succeeded" in item.asks
-        assert item.answers[-1] == f"holdfast resolve {OPERATION} --happened | --did-not-happen | --compensate"
+        assert item.answers[-1] == f"beforehand resolve {OPERATION} --compensate --evidence TEXT --by NAME"
         about = await dossier(app.service, OPERATION)
         assert about.open
         assert about.contradicted == ("attempt 1 reported late: rejected bounced",)
@@ -309,7 +309,7 @@ async def test_what_has_no_compensation_offers_none(lab: Lab):
     async with lab.app(desk) as app:
         await contradicted(app, desk)
         (item,) = await items(app.service.reader)
-        assert item.answers[-1] == f"holdfast resolve {OPERATION} --happened | --did-not-happen"
+        assert item.answers[-1] == f"beforehand resolve {OPERATION} --did-not-happen --evidence TEXT --by NAME"
         with pytest.raises(UsageError, match="declares no compensation"):
             await a.answer(app.service, OPERATION, a.CompensateAnswer(), by="bea")
         with pytest.raises(UsageError, match="is not sent again"):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
-from holdfast.people import answers as a
+from beforehand import Run, agent, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
+from beforehand.people import answers as a
 from tests.unit.engine.lab import Died, Lab, virtual
 from tests.unit.engine.test_contradicted import OPERATION, paying, result
 

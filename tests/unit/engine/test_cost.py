@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, Key, NotSent, OperationFailed, Run, agent, current_operation, tool
-from holdfast.errors import UsageError
-from holdfast.policies import Budget, Retry
+from beforehand import Beforehand, Key, NotSent, OperationFailed, Run, agent, current_operation, tool
+from beforehand.errors import UsageError
+from beforehand.policies import Budget, Retry
 
 spent: list[float] = []
 
@@ -31,7 +31,7 @@ async def asker(run: Run, question: str) -> str:
 
 def test_no_attempt_is_begun_once_the_budget_is_spent(tmp_path):
     async def main():
-        async with Holdfast(tmp_path / "j.db", agents=[asker]) as app:
+        async with Beforehand(tmp_path / "j.db", agents=[asker]) as app:
             with pytest.raises(OperationFailed, match=r"its budget of 1 is spent \(1\.2\)"):
                 await app.run(asker, "why")
 
@@ -41,7 +41,7 @@ def test_no_attempt_is_begun_once_the_budget_is_spent(tmp_path):
 
 
 def test_less_than_nothing_cannot_be_spent():
-    from holdfast.testing import operation
+    from beforehand.testing import operation
 
     with operation(key="k") as current, pytest.raises(UsageError):
         current.spend(-1)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.environment import POINTS
-from holdfast.engine.settings import Settings
-from holdfast.errors import HoldfastError, RunStopped, RunSuspended
-from holdfast.model import records as r
-from holdfast.model.decision import moves as m
-from holdfast.policies import Retry
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.engine.environment import POINTS
+from beforehand.engine.settings import Settings
+from beforehand.errors import BeforehandError, RunStopped, RunSuspended
+from beforehand.model import records as r
+from beforehand.model.decision import moves as m
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Died, Lab, Process, virtual
 from tests.unit.engine.test_journal_failures import RUN, World, _answer, refund_desk
 from tests.unit.model.stories import KEYED, Story
@@ -84,7 +84,7 @@ async def test_each_effect_happens_once_whatever_the_place_of_death(
                     break
                 except RunSuspended:
                     await _answer(world, app)
-                except HoldfastError as error:
+                except BeforehandError as error:
                     raise AssertionError((point, nth, alone.records(RUN))) from error
             else:
                 raise AssertionError((point, nth, alone.records(RUN)))

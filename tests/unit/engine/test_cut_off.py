@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
+from beforehand import Run, agent, tool
 from tests.unit.engine.lab import Lab, virtual
 
 LIMIT = timedelta(seconds=3)

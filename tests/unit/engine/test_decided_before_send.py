@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import Interrupted, OperationFailed, RunStopped, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import Interrupted, OperationFailed, RunStopped, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 LAG_S = 2.0

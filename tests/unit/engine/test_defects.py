@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent
-from holdfast.engine import run_driver
+from beforehand import Run, agent
+from beforehand.engine import run_driver
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast import (
+from beforehand import (
     DidNotHappen,
     Happened,
     Key,
@@ -21,14 +21,14 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.deferred import ArrivedAnswer, AwaitingOperation, arrived_stream, awaited_stream, forward
-from holdfast.errors import Deferred, RunSuspended, UsageError
-from holdfast.journal.entry_codec import written
-from holdfast.journal.port import Post, Write
-from holdfast.model import records as r
-from holdfast.model.commands import command_stream
-from holdfast.model.records import Raw
-from tests.unit.engine.lab import Lab, virtual
+from beforehand.engine.deferred import ArrivedAnswer, AwaitingOperation, arrived_stream, awaited_stream, forward
+from beforehand.errors import Deferred, RunSuspended, UsageError
+from beforehand.journal.entry_codec import written
+from beforehand.journal.port import Post, Write
+from beforehand.model import records as r
+from beforehand.model.commands import command_stream
+from beforehand.model.records import Raw
+from tests.unit.engine.lab import DAYS, Lab, virtual
 
 DAY = timedelta(days=1)
 
@@ -57,7 +57,7 @@ def booking(lab: Lab, key: str = "B-7"):
 async def test_a_deferred_operation_holds_no_process_and_is_settled_by_its_answer(lab: Lab):
     desk = booking(lab)
     async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended, match="holdfast deliver B-7"):
+        with pytest.raises(RunSuspended, match="beforehand deliver B-7"):
             await app.run(desk, "ann")
         row = await app.service.row("r-ann")
         assert row.due_ms is not None
@@ -130,7 +130,7 @@ async def test_an_answer_wakes_a_run_whose_process_died_after_it_was_accepted(la
 @virtual
 async def test_no_answer_is_never_a_failure_by_time_alone(lab: Lab):
     desk = booking(lab)
-    async with lab.app(desk) as app:
+    async with lab.app(desk, **DAYS) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         await lab.pass_time(days=2)
@@ -166,7 +166,7 @@ async def test_when_the_deadline_passes_the_world_is_read_back(lab: Lab, there: 
         except OperationFailed:
             return "it is proven absent"
 
-    async with lab.app(desk) as app:
+    async with lab.app(desk, **DAYS) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         assert looks == []

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import ParameterMismatch, ReplayDiverged, RunStopped, RunSuspended
-from holdfast.model import records as r
+from beforehand import Run, agent, tool
+from beforehand.errors import ParameterMismatch, ReplayDiverged, RunStopped, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

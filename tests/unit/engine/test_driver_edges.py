@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     Happened,
     Key,
@@ -25,11 +25,11 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import JournalUnavailable, RecordRefused, RunSuspended
-from holdfast.inspect.fork import fork
-from holdfast.journal.port import Write
-from holdfast.journal.record_codec import decode
-from holdfast.model import records as r
+from beforehand.errors import JournalUnavailable, RecordRefused, RunSuspended
+from beforehand.inspect.fork import fork
+from beforehand.journal.port import Write
+from beforehand.journal.record_codec import decode
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.transcripts import bury
 

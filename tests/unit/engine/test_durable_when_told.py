@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, Verdict, agent, current_operation, tool
-from holdfast.errors import Interrupted, RunSuspended
-from holdfast.journal.record_codec import decode
-from holdfast.model import records as r
-from holdfast.model.outcome import DidNotHappen, Happened
-from holdfast.policies import Retry
+from beforehand import Ambiguous, Key, NotSent, Operation, Rejected, Run, Verdict, agent, current_operation, tool
+from beforehand.errors import Interrupted, RunSuspended
+from beforehand.journal.record_codec import decode
+from beforehand.model import records as r
+from beforehand.model.outcome import DidNotHappen, Happened
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 SECOND = timedelta(seconds=1)

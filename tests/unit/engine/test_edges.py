@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, CannotTell, Operation, Run, Verdict, agent, tool
-from holdfast.engine.exceptions import call_end
-from holdfast.errors import JournalUnavailable, RecordRefused, ResultLost, RunStopped, RunSuspended
-from holdfast.journal.port import Write
-from holdfast.journal.record_codec import decode
-from holdfast.model import records as r
-from holdfast.queues.limits import DeclaredLimits, SharedBudget
+from beforehand import Ambiguous, CannotTell, Operation, Run, Verdict, agent, tool
+from beforehand.engine.exceptions import call_end
+from beforehand.errors import JournalUnavailable, RecordRefused, ResultLost, RunStopped, RunSuspended
+from beforehand.journal.port import Write
+from beforehand.journal.record_codec import decode
+from beforehand.model import records as r
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, virtual
 
 

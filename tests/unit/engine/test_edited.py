@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Key, Once, Run, Secret, agent, current_operation, tool
-from holdfast.control.service import ControlService
-from holdfast.errors import ArgumentError, Declined, ReplayDiverged, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.model.commands import Command, command_stream
-from holdfast.people import answers as a
-from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.dossier import dossier
-from holdfast.people.items import items
-from holdfast.policies import Gate
+from beforehand import Key, Once, Run, Secret, agent, current_operation, tool
+from beforehand.control.service import ControlService
+from beforehand.errors import ArgumentError, Declined, ReplayDiverged, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.model.commands import Command, command_stream
+from beforehand.people import answers as a
+from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.dossier import dossier
+from beforehand.people.items import items
+from beforehand.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 
 REFUND = "r-ann/refund#1"

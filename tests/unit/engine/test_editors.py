@@ -5,20 +5,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Key, Run, agent, tool
-from holdfast.engine.commands import command_post
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.model.commands import Command
-from holdfast.model.contract import Contract
-from holdfast.model.decision.decide import decide
-from holdfast.model.decision.moves import RequestApproval
-from holdfast.model.decision.situation import Now, Situation
-from holdfast.model.policy import Policy, Rule
-from holdfast.people import answers as a
-from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.dossier import dossier
-from holdfast.people.loaded_item import load_item
+from beforehand import Key, Run, agent, tool
+from beforehand.engine.commands import command_post
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.model.commands import Command
+from beforehand.model.contract import Contract
+from beforehand.model.decision.decide import decide
+from beforehand.model.decision.moves import RequestApproval
+from beforehand.model.decision.situation import Now, Situation
+from beforehand.model.policy import Policy, Rule
+from beforehand.people import answers as a
+from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.dossier import dossier
+from beforehand.people.loaded_item import load_item
 from tests.unit.engine.lab import Lab, virtual
 
 PAY = "r-ann/pay#1"
@@ -60,7 +60,7 @@ async def test_an_editor_cannot_approve_the_edit(lab: Lab, by: str):
             await answer_all(app.service, [OneOf(PAY, a.Approve(), shown)], by=by)
         with pytest.raises(UsageError, match="cannot approve an edit of their own") as alone:
             await a.answer(app.service, PAY, a.StandIn("paid"), by=by, shown=shown)
-        assert f"holdfast answer {PAY} no" in alone.value.next_step, "one person alone reads what to do"
+        assert f"beforehand answer {PAY} no" in alone.value.next_step, "one person alone reads what to do"
         await a.answer(app.service, PAY, a.Approve(), by="cid", shown=shown)
         assert await app.run(desk, "ann") == "paid 99999999"
     assert lab.sent == ["99999999 to mallory"]

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     CannotTell,
     Deferred,
@@ -27,10 +27,10 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.breaker import BUCKET, REFILL_PER_MS
-from holdfast.errors import OperationFailed, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand.engine.breaker import BUCKET, REFILL_PER_MS
+from beforehand.errors import OperationFailed, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 SECOND = timedelta(seconds=1)

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, Key, NotSent, Run, agent, current_operation, tool
-from holdfast.errors import RunSuspended
-from holdfast.people.items import items
-from holdfast.policies import Retry
+from beforehand import Beforehand, Key, NotSent, Run, agent, current_operation, tool
+from beforehand.errors import RunSuspended
+from beforehand.people.items import items
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 sent: list[list[str]] = []
@@ -35,7 +35,7 @@ async def desk(run: Run, lines: list[str]) -> int:
 
 def test_a_retry_sends_what_was_recorded(tmp_path):
     async def main():
-        async with Holdfast(tmp_path / "j.db", agents=[desk]) as app:
+        async with Beforehand(tmp_path / "j.db", agents=[desk]) as app:
             assert await app.run(desk, ["a", "b"]) == 3
 
     sent.clear()

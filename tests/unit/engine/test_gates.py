@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Key, Run, Secret, agent, current_operation, tool
-from holdfast.errors import ContractError, RunSuspended, UsageError
-from holdfast.inspect.timeline import timeline
-from holdfast.journal.port import Post
-from holdfast.model import records as r
-from holdfast.model.commands import Command, command_stream
-from holdfast.people.items import items
-from holdfast.policies import Gate
-from holdfast.testing.clock import EPOCH_MS
+from beforehand import Key, Run, Secret, agent, current_operation, tool
+from beforehand.errors import ContractError, RunSuspended, UsageError
+from beforehand.inspect.timeline import timeline
+from beforehand.journal.port import Post
+from beforehand.model import records as r
+from beforehand.model.commands import Command, command_stream
+from beforehand.people.items import items
+from beforehand.policies import Gate
+from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds
 
@@ -147,7 +147,7 @@ async def test_a_word_about_what_was_asked_before_serves_nothing_else(lab: Lab):
 
 
 def _order() -> Any:
-    from holdfast.model.commands import Command
+    from beforehand.model.commands import Command
 
     return Command("approve", "eve")
 
@@ -358,16 +358,16 @@ async def test_what_was_approved_and_is_unknown_now_is_asked_about_as_such(lab: 
         return await pay(1)
 
     async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended, match=r"yes \| no"):
+        with pytest.raises(RunSuspended, match=r"beforehand answer r-ann/pay#1 no"):
             await app.run(desk, "ann")
         for name in ("bea", "cid"):
             await app.service.approve("r-ann/pay#1", by=name)
-        with pytest.raises(RunSuspended, match="holdfast resolve r-ann/pay#1 --happened"):
+        with pytest.raises(RunSuspended, match="beforehand resolve r-ann/pay#1 --happened"):
             await app.run(desk, "ann")
         (item,) = await items(app.service.reader)
         assert (item.kind, item.due_ms, item.then) == ("review", EPOCH_MS + 7 * 24 * 3_600_000, "hold")
         assert "people" not in item.asks
-        await app.service.resolve("r-ann/pay#1", "happened", by="eve", result="paid")
+        await app.service.resolve("r-ann/pay#1", "happened", by="eve", evidence="the bank says so", result="paid")
         assert await app.run(desk, "ann") == "paid"
 
 

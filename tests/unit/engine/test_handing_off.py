@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, TransactionAborted, agent
-from holdfast.errors import Interrupted, ReplayDiverged, RunStopped, RunSuspended, UnknownTool, UsageError
-from holdfast.inspect.run_state import state_of
-from holdfast.inspect.timeline import timeline
-from holdfast.model import records as r
-from holdfast.model.questions import DEEPEST
-from holdfast.people.answers import ReplyAnswer, TakeOver, answer
-from holdfast.people.dossier import dossier
-from holdfast.people.items import ItemFilter, items
+from beforehand import Run, TransactionAborted, agent
+from beforehand.errors import Interrupted, ReplayDiverged, RunStopped, RunSuspended, UnknownTool, UsageError
+from beforehand.inspect.run_state import state_of
+from beforehand.inspect.timeline import timeline
+from beforehand.model import records as r
+from beforehand.model.questions import DEEPEST
+from beforehand.people.answers import ReplyAnswer, TakeOver, answer
+from beforehand.people.dossier import dossier
+from beforehand.people.items import ItemFilter, items
 from tests.unit.engine.interruptions import agrees, writer
 from tests.unit.engine.lab import Lab, virtual
 
@@ -49,9 +49,9 @@ async def test_a_run_is_handed_to_people_with_its_state_and_goes_on_with_what_th
         assert (item.queue, await items(app.service.reader, ItemFilter(queue="travel"))) == ("travel", [item])
         assert await items(app.service.reader, ItemFilter(queue="money")) == []
         assert item.answers == (
-            f"holdfast take-over {ITEM} --look",
-            f"holdfast answer {ITEM} VALUE --by NAME",
-            f"holdfast take-over {ITEM} --by NAME",
+            f"beforehand take-over {ITEM} --look",
+            f"beforehand answer {ITEM} VALUE --by NAME",
+            f"beforehand take-over {ITEM} --by NAME",
         )
         state = await state_of(app.service.reader, "trip-ann", "hand_off#1")
         assert (state.why, state.queue, bytes(state.given)) == (
@@ -329,6 +329,7 @@ async def test_another_input_on_replay_is_no_silent_replay(lab: Lab):
             await app.run(desk, "ann")
 
 
+@pytest.mark.slow
 @virtual
 async def test_what_the_other_agent_waits_for_is_kept_and_its_errors_are_errors(lab: Lab):
     book = writer(lab)

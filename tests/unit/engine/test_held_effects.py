@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Natural, Operation, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
+from beforehand import Key, Natural, Operation, Run, TransactionAborted, agent, current_operation, tool
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 STEADY = Key.forever(stores="all")

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.control.command_ack import TAKEN, wait_until_applied
-from holdfast.engine.commands import command_post
-from holdfast.errors import JournalUnavailable, RunStopped, RunSuspended
-from holdfast.inspect.reader import troubles_of
-from holdfast.journal.port import Post
-from holdfast.model import records as r
+from beforehand import Beforehand, Run, agent
+from beforehand.control.command_ack import TAKEN, wait_until_applied
+from beforehand.engine.commands import command_post
+from beforehand.errors import JournalUnavailable, RunStopped, RunSuspended
+from beforehand.inspect.reader import troubles_of
+from beforehand.journal.port import Post
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 TASKS = 3
@@ -128,7 +128,7 @@ async def test_a_journal_that_is_away_is_no_lasting_trouble(lab: Lab, caplog: py
 
 def cancel_all(but: Any) -> int:
     """Cancel every task that keeps house, as code does that cancels all tasks of the event loop."""
-    mine = [task for task in asyncio.all_tasks() if task.get_name().startswith("holdfast: ") and task not in but]
+    mine = [task for task in asyncio.all_tasks() if task.get_name().startswith("beforehand: ") and task not in but]
     for task in mine:
         task.cancel()
     return len(mine)
@@ -190,7 +190,7 @@ def test_an_event_loop_that_ends_with_an_open_app_ends_its_tasks_in_silence(
     caplog.clear()
 
     async def main() -> None:
-        await Holdfast(tmp_path / "desk.db").open()
+        await Beforehand(tmp_path / "desk.db").open()
 
     asyncio.run(main())
     gc.collect()
@@ -207,7 +207,7 @@ async def test_a_task_that_files_how_a_call_ended_is_kept_when_it_is_cancelled(l
         if len(filed) < 3:
             raise JournalUnavailable("the disk is away")
 
-    async with lab.app() as app:
+    async with lab.app(poll_ms=1000) as app:
         before = asyncio.all_tasks()
         app.engine.insist(file)
         await asyncio.sleep(0)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import NotSent, Run, agent, current_operation, tool
-from holdfast.errors import Interrupted, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import NotSent, Run, agent, current_operation, tool
+from beforehand.errors import Interrupted, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.interruptions import STEADY, agrees, heard, writer
 from tests.unit.engine.lab import DAY, Lab, virtual
 

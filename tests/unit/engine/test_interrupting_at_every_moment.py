@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import Interrupted, UnknownRun, UsageError
-from holdfast.model import records as r
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.errors import Interrupted, UnknownRun, UsageError
+from beforehand.model import records as r
 from tests.unit.engine.interruptions import agrees
 from tests.unit.engine.lab import DAY, Lab, run_virtual
 

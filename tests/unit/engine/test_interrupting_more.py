@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, TransactionAborted, agent, tool
-from holdfast.errors import Interrupted, NotSent, RunSuspended
-from holdfast.policies import Retry
+from beforehand import Run, TransactionAborted, agent, tool
+from beforehand.errors import Interrupted, NotSent, RunSuspended
+from beforehand.policies import Retry
 from tests.unit.engine.interruptions import STEADY, agrees, heard, writer
 from tests.unit.engine.lab import DAY, Lab, virtual
 

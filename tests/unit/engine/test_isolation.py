@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.crash_isolation import ALONE, IsolationGate
-from holdfast.engine.settings import Settings
-from holdfast.errors import RunStopped
-from holdfast.journal.port import Lease, Write
-from holdfast.model import records as r
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.engine.crash_isolation import ALONE, IsolationGate
+from beforehand.engine.settings import Settings
+from beforehand.errors import RunStopped
+from beforehand.journal.port import Lease, Write
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, Process, virtual
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
+    Beforehand,
     DidNotHappen,
     Happened,
-    Holdfast,
     Key,
     Operation,
     Run,
@@ -23,8 +23,8 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import HoldfastError, JournalUnavailable, OperationFailed, RecordRefused, RunSuspended
-from holdfast.model import records as r
+from beforehand.errors import BeforehandError, JournalUnavailable, OperationFailed, RecordRefused, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 RUN = "r-ann"
@@ -109,14 +109,14 @@ async def drive_through(lab: Lab, world: World, desk: Any) -> str:
             return await app.run(desk, "ann")
         except RunSuspended:
             await _answer(world, app)
-        except HoldfastError:
+        except BeforehandError:
             pass
         finally:
             await lab.exit(app)
     raise AssertionError(lab.records(RUN))
 
 
-async def _answer(world: World, app: Holdfast) -> None:
+async def _answer(world: World, app: Beforehand) -> None:
     """A person looks at the world and says what is true of each open question."""
     history = await app.service.history(RUN)
     for step, operation in history.operations.items():
@@ -170,7 +170,7 @@ async def test_an_outcome_that_was_acknowledged_is_never_lost(lab: Lab):
         try:
             await app.open()
             await app.run(desk, "ann")
-        except HoldfastError:
+        except BeforehandError:
             pass
         acknowledged = list(told)
         await app.aclose()
@@ -231,7 +231,7 @@ async def test_an_outcome_that_cannot_be_recorded_is_told_to_nobody(lab: Lab):
         return "done"
 
     async with lab.app(desk) as app:
-        with pytest.raises(HoldfastError):
+        with pytest.raises(BeforehandError):
             await app.run(desk, "ann")
     assert told == []
     assert lab.sent == ["ann"]
@@ -271,7 +271,7 @@ async def test_the_same_process_may_go_on_once_the_disk_is_well_again(lab: Lab, 
                     break
                 except RunSuspended:
                     await _answer(world, app)
-                except HoldfastError:
+                except BeforehandError:
                     await alone.pass_time(seconds=2)
             else:
                 raise AssertionError((n, alone.records(RUN)))
@@ -354,7 +354,7 @@ async def test_agent_code_may_go_another_way_after_a_refused_record(lab: Lab):
 async def refused_after_an_attempt(lab: Lab, n: int) -> list[tuple[int, int]]:
     """How many attempts the history has, and how many were sent, where the n-th call after a first one is refused."""
     refused: list[tuple[int, int]] = []
-    apps: list[Holdfast] = []
+    apps: list[Beforehand] = []
 
     @tool(idempotency=Key.forever())
     async def pay(cents: int) -> None:
@@ -375,7 +375,7 @@ async def refused_after_an_attempt(lab: Lab, n: int) -> list[tuple[int, int]]:
     app = lab.make(desk)
     apps.append(app)
     await app.open()
-    with contextlib.suppress(HoldfastError):
+    with contextlib.suppress(BeforehandError):
         await app.run(desk, "ann")
     await app.aclose()
     return refused

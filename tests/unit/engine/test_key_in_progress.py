@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.errors import KeyInProgress, NotSent, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.errors import KeyInProgress, NotSent, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_calls import answered
 from tests.unit.engine.test_crashes import DiesAt, until_it_dies

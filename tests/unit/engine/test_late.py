@@ -7,12 +7,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast import CannotTell, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.journal.entry_codec import written
-from holdfast.journal.port import Post
-from holdfast.model import records as r
-from holdfast.model.commands import Command, command_stream
+from beforehand import CannotTell, Key, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.journal.entry_codec import written
+from beforehand.journal.port import Post
+from beforehand.model import records as r
+from beforehand.model.commands import Command, command_stream
 from tests.unit.engine.lab import Lab, virtual
 
 SECOND = timedelta(seconds=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Conflict,
     Happened,
     Key,
@@ -22,8 +22,8 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import JournalUnavailable, RunSuspended
-from holdfast.model import records as r
+from beforehand.errors import JournalUnavailable, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 SECOND = timedelta(seconds=1)

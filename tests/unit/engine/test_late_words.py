@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, current_operation, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
+from beforehand import Run, agent, current_operation, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -4,19 +4,21 @@ import asyncio
 import contextlib
 from datetime import timedelta
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.engine.run_driver import drive_run
-from holdfast.engine.settings import Settings
-from holdfast.errors import RunBusy, RunSuspended
-from holdfast.journal import host
-from holdfast.journal.host import JournalClock
-from holdfast.journal.port import LeaseGranted
-from holdfast.journal.record_codec import encode
-from holdfast.journal.run_log import RunLog
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.model import records as r
-from holdfast.testing import run_virtual, simulated_environment, virtual_journal_clock
-from holdfast.testing.clock import virtual_loop
+import pytest
+
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.engine.run_driver import drive_run
+from beforehand.engine.settings import Settings
+from beforehand.errors import RunBusy, RunSuspended
+from beforehand.journal import host
+from beforehand.journal.host import JournalClock
+from beforehand.journal.port import LeaseGranted
+from beforehand.journal.record_codec import encode
+from beforehand.journal.run_log import RunLog
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.model import records as r
+from beforehand.testing import run_virtual, simulated_environment, virtual_journal_clock
+from beforehand.testing.clock import virtual_loop
 
 
 @tool
@@ -32,7 +34,7 @@ async def waiter(run: Run, number: int) -> str:
 
 def test_two_claims_at_once_leave_the_lease_with_one(tmp_path):
     async def main():
-        async with Holdfast(tmp_path / "j.db", agents=[waiter], recover=False) as app:
+        async with Beforehand(tmp_path / "j.db", agents=[waiter], recover=False) as app:
             with contextlib.suppress(RunSuspended):
                 await app.run(waiter, 1)
             for _ in range(20):
@@ -49,10 +51,10 @@ def test_two_claims_at_once_leave_the_lease_with_one(tmp_path):
 def test_a_signal_and_a_run_at_once_end_well(tmp_path):
     async def main():
         for number in range(10):
-            async with Holdfast(tmp_path / "j.db", agents=[waiter]) as app:
+            async with Beforehand(tmp_path / "j.db", agents=[waiter]) as app:
                 with contextlib.suppress(RunSuspended):
                     await app.run(waiter, number)
-            async with Holdfast(tmp_path / "j.db", agents=[waiter]) as app:
+            async with Beforehand(tmp_path / "j.db", agents=[waiter]) as app:
                 _, told = await asyncio.gather(
                     app.service.signal(f"wait-{number}", "go", payload="now"), go_on(app, number)
                 )
@@ -104,7 +106,7 @@ def test_no_step_under_a_lost_lease_raises_what_agent_code_could_catch(tmp_path)
     def app():
         journal = SqliteJournal(tmp_path / "j.db", clock=shifted.clock())
         settings = Settings(poll_ms=10, grace_ms=100)
-        return Holdfast(journal, agents=[many], tools=[note, wait_until_taken], recover=False, settings=settings)
+        return Beforehand(journal, agents=[many], tools=[note, wait_until_taken], recover=False, settings=settings)
 
     async def take_over(second):
         await second.engine.beat()
@@ -141,12 +143,15 @@ async def slow(run: Run, number: int) -> int:
     return await look()
 
 
+@pytest.mark.slow
 def test_a_journal_in_a_file_runs_on_the_clock_it_is_given(tmp_path):
     async def main():
         loop = virtual_loop()
         journal = SqliteJournal(tmp_path / "j.db", clock=virtual_journal_clock(loop))
         settings = Settings(hold_ms=7_200_000)
-        async with Holdfast(journal, agents=[slow], environment=simulated_environment(loop), settings=settings) as app:
+        async with Beforehand(
+            journal, agents=[slow], environment=simulated_environment(loop), settings=settings
+        ) as app:
             before = journal.now()
             assert await app.run(slow, 1) == 1
             assert journal.now().boot == before.boot

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from holdfast.engine.calls import CallTimeouts
-from holdfast.testing.clock import run_virtual
+from beforehand.engine.calls import CallTimeouts
+from beforehand.testing.clock import run_virtual
 
 
 async def _waited(limits: CallTimeouts, seconds: float) -> float:

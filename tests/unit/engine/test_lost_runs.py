@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Ambiguous, Key, Natural, Run, agent, current_operation, tool
-from holdfast.errors import OperationFailed, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Ambiguous, Key, Natural, Run, agent, current_operation, tool
+from beforehand.errors import OperationFailed, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 MINUTE = timedelta(minutes=1)

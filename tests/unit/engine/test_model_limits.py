@@ -7,14 +7,14 @@ import asyncio
 import msgspec
 import pytest
 
-from holdfast import Run, RunSuspended, agent
-from holdfast.errors import BudgetExceeded, ModelError, RunStopped, UsageError
-from holdfast.journal.record_codec import decode_all
-from holdfast.model.records import DecisionRecorded
-from holdfast.model.usage import Usage
-from holdfast.policies import RunBudget
-from holdfast.queues.call_limits import CallLimit, ModelLimit
-from holdfast.queues.limits import DeclaredLimits, SharedBudget, TenantLimits
+from beforehand import Run, RunSuspended, agent
+from beforehand.errors import BudgetExceeded, ModelError, RunStopped, UsageError
+from beforehand.journal.record_codec import decode_all
+from beforehand.model.records import DecisionRecorded
+from beforehand.model.usage import Usage
+from beforehand.policies import RunBudget
+from beforehand.queues.call_limits import CallLimit, ModelLimit
+from beforehand.queues.limits import DeclaredLimits, SharedBudget, TenantLimits
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_call_limits import gaps, known_to_all
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Natural, NotSent, Run, RunSuspended, agent, current_operation, tool
-from holdfast.errors import (
+from beforehand import Beforehand, Natural, NotSent, Run, RunSuspended, agent, current_operation, tool
+from beforehand.errors import (
     BudgetExceeded,
     ContractError,
     DecisionFailed,
@@ -18,15 +18,15 @@ from holdfast.errors import (
     RunStopped,
     UsageError,
 )  # fmt: skip
-from holdfast.inspect.costs import CostLine, costs
-from holdfast.inspect.prices import DeclaredPrices, Prices, declared_prices
-from holdfast.inspect.reader import JournalReader
-from holdfast.model import records as r
-from holdfast.model.money import BILLION, amount_of
-from holdfast.model.run_budget import BudgetState
-from holdfast.model.usage import CallCost, Usage
-from holdfast.policies import Budget, Retry, RunBudget
-from holdfast.queues.limits import DeclaredLimits, SharedBudget
+from beforehand.inspect.costs import CostLine, costs
+from beforehand.inspect.prices import DeclaredPrices, Prices, declared_prices
+from beforehand.inspect.reader import JournalReader
+from beforehand.model import records as r
+from beforehand.model.money import BILLION, amount_of
+from beforehand.model.run_budget import BudgetState
+from beforehand.model.usage import CallCost, Usage
+from beforehand.policies import Budget, Retry, RunBudget
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
 from tests.unit.engine.test_shared_budgets import check_sums, counted
@@ -60,14 +60,14 @@ def asking(lab: Lab, *used: int | Exception | None, model: str | tuple[str, ...]
     return desk
 
 
-async def budget_of(app: Holdfast, run: str = "r-ann") -> BudgetState:
+async def budget_of(app: Beforehand, run: str = "r-ann") -> BudgetState:
     budget = (await app.service.history(run)).budget
     assert budget is not None
     return budget
 
 
-async def summed(app: Holdfast, prices: DeclaredPrices | None = None) -> CostLine:
-    """What `holdfast costs` finds in the journal."""
+async def summed(app: Beforehand, prices: DeclaredPrices | None = None) -> CostLine:
+    """What `beforehand costs` finds in the journal."""
     return (await costs(JournalReader(app.engine.journal, app.engine.identity), Prices(prices), "agent")).total
 
 

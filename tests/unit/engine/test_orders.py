@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, NotSent, Run, agent, current_operation, tool
-from holdfast.errors import DecisionFailed, OperationCancelled, OperationFailed, RunStopped, RunSuspended, UnknownRun
-from holdfast.model import records as r
-from holdfast.policies import Retry
-from holdfast.queues.call_limits import ModelLimit
-from holdfast.queues.limits import DeclaredLimits
+from beforehand import Key, NotSent, Run, agent, current_operation, tool
+from beforehand.errors import DecisionFailed, OperationCancelled, OperationFailed, RunStopped, RunSuspended, UnknownRun
+from beforehand.model import records as r
+from beforehand.policies import Retry
+from beforehand.queues.call_limits import ModelLimit
+from beforehand.queues.limits import DeclaredLimits
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -116,7 +116,7 @@ async def test_pause_suspends_and_unpause_lets_the_run_go_on(lab: Lab):
         await app.service.pause("r-x", by="eve")
         with pytest.raises(RunSuspended, match="paused by eve"):
             await handle.result()
-        with pytest.raises(RunSuspended, match="holdfast unpause r-x"):
+        with pytest.raises(RunSuspended, match="beforehand unpause r-x"):
             await app.run(desk, "x")
         assert lab.sent == ["first"]
         assert (await app.service.row("r-x")).status == "suspended"
@@ -130,7 +130,7 @@ async def test_a_paused_tool_sends_nothing_and_fails_nothing(lab: Lab):
     desk = two_steps(lab)
     async with lab.app(desk) as app:
         await app.service.pause_tool("send", by="eve", why="the warehouse moves")
-        with pytest.raises(RunSuspended, match=r"the warehouse moves.*holdfast unpause --tool send"):
+        with pytest.raises(RunSuspended, match=r"the warehouse moves.*beforehand unpause --tool send"):
             await app.run(desk, "x")
         assert lab.sent == []
         await app.service.unpause_tool("send", by="eve")
@@ -242,7 +242,7 @@ async def test_a_key_is_the_same_for_every_attempt_and_seconds_left_count_down(l
         assert await app.run(desk, "x") == "r-x/send#1"
     assert [(attempt, left) for _, _, attempt, left in seen] == [(1, 6.0), (2, 6.0)]
     assert len({key for key, *_ in seen}) == 1
-    assert seen[0][1] == f"{seen[0][0]}@holdfast.invalid"
+    assert seen[0][1] == f"{seen[0][0]}@beforehand.invalid"
 
 
 @virtual

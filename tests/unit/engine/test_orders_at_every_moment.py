@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.active_run.log import RunRecorder
-from holdfast.errors import HoldfastError, UsageError
-from holdfast.model import records as r
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.engine.active_run.log import RunRecorder
+from beforehand.errors import BeforehandError, UsageError
+from beforehand.model import records as r
 from tests.unit.engine.lab import DAY, Lab, run_virtual
 
 LAG_S = 0.002
@@ -61,7 +61,7 @@ async def ordered_after(ms: int, order: Order) -> Lab:
         except UsageError:
             running.cancel()  # too early: there is nothing to give an order about yet
         await asyncio.wait([running])
-        assert running.cancelled() or isinstance(running.exception(), HoldfastError)
+        assert running.cancelled() or isinstance(running.exception(), BeforehandError)
     return lab
 
 

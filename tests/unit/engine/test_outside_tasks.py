@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from holdfast import Run, agent, tool
+from beforehand import Run, agent, tool
 from tests.unit.engine.lab import Lab, virtual
 
 

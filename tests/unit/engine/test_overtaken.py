@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Natural, Operation, Run, TransactionAborted, agent, tool
-from holdfast.engine.environment import POINTS
-from holdfast.engine.recovery import verify_stopped_run
-from holdfast.errors import RunStopped, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Natural, Operation, Run, TransactionAborted, agent, tool
+from beforehand.engine.environment import POINTS
+from beforehand.engine.recovery import verify_stopped_run
+from beforehand.errors import RunStopped, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt, until_it_dies
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, DidNotHappen, Happened, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.errors import PreconditionsChanged
-from holdfast.model import records as r
+from beforehand import Ambiguous, DidNotHappen, Happened, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.errors import PreconditionsChanged
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 LAG_S = 30.0

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast import (
+from beforehand import (
     CannotTell,
     Happened,
     Key,
@@ -18,9 +18,9 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.model import records as r
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)
@@ -59,7 +59,7 @@ def mailing(lab: Lab, *queued: str, there: tuple[str, ...] | None = None, again:
 async def test_three_of_five_are_sent_and_two_are_awaited_each_under_its_own_key(lab: Lab):
     desk = mailing(lab, "dan", "eve")
     async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended, match=r"dan \(holdfast deliver mail-dan\)"):
+        with pytest.raises(RunSuspended, match=r"answer later: dan(.|\n)*beforehand deliver mail-dan"):
             await app.run(desk, "a")
         await app.service.deliver("mail-eve", ArrivedAnswer("m1", "failed", why="no such mailbox"))
         with pytest.raises(RunSuspended):
@@ -101,7 +101,7 @@ async def test_without_proof_a_person_says_what_became_of_a_part_and_never_sends
         with pytest.raises(RunSuspended):
             await app.run(desk, "a")
         await lab.pass_time(hours=2)
-        with pytest.raises(RunSuspended, match="holdfast resolve m-a/send#1/part#1"):
+        with pytest.raises(RunSuspended, match="beforehand resolve m-a/send#1/part#1"):
             await app.run(desk, "a")
         with pytest.raises(UsageError, match="never sent by itself"):
             await app.service.resolve("m-a/send#1/part#1", "retry", by="bea")
@@ -261,7 +261,7 @@ async def test_a_transaction_that_is_called_off_waits_for_the_parts_before_it_ma
         return "never"
 
     async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended, match="holdfast deliver copy"):
+        with pytest.raises(RunSuspended, match="beforehand deliver copy"):
             await app.run(desk, "ann")
         assert lab.sent == []
         if not word:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.engine.environment import POINTS
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.engine.environment import POINTS
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
 

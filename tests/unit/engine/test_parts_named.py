@@ -5,10 +5,10 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast import Ambiguous, Happened, Operation, Run, Verdict, agent, tool
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
-from holdfast.model.outcome import PARTS_AT_MOST
+from beforehand import Ambiguous, Happened, Operation, Run, Verdict, agent, tool
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
+from beforehand.model.outcome import PARTS_AT_MOST
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     CannotTell,
     DidNotHappen,
     Happened,
@@ -18,9 +18,9 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import Deferred, RunSuspended
-from holdfast.model import records as r
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import Deferred, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 DAY = timedelta(days=1)
@@ -103,6 +103,7 @@ async def test_a_model_is_told_that_it_is_pending_and_its_repeat_sends_nothing(l
     assert lab.sent == ["refund A"]
 
 
+@pytest.mark.slow
 @virtual
 async def test_forty_seven_follow_ups_are_one(lab: Lab):
     """A mailbox that is behind shows no answer, and the model asks for a follow-up every time it looks."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Once, Outcome, OutcomePending, Pending, Rejected, Run, agent, current_operation, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import Deferred, ParameterMismatch, RunStopped, RunSuspended, UsageError
-from holdfast.model import records as r
+from beforehand import Key, Once, Outcome, OutcomePending, Pending, Rejected, Run, agent, current_operation, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import Deferred, ParameterMismatch, RunStopped, RunSuspended, UsageError
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

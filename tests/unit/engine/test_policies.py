@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, TransactionAborted, agent, tool
-from holdfast.errors import RunSuspended
-from holdfast.inspect.explain import explain
-from holdfast.inspect.reader import JournalReader
-from holdfast.inspect.timeline import timeline
-from holdfast.model import records as r
-from holdfast.model.decision.situation import Now
-from holdfast.model.policy import Ruling, version_of
-from holdfast.model.standing_permission import StandingPermission
-from holdfast.people import Gate, Policy, PolicyError, Rule
-from holdfast.people.dossier import dossier
-from holdfast.people.items import items
-from holdfast.people.policy.archive import kept_policy, kept_versions
-from holdfast.people.standing_permissions import add_standing
-from holdfast.testing.clock import EPOCH_MS
+from beforehand import Beforehand, Run, TransactionAborted, agent, tool
+from beforehand.errors import RunSuspended
+from beforehand.inspect.explain import explain
+from beforehand.inspect.reader import JournalReader
+from beforehand.inspect.timeline import timeline
+from beforehand.model import records as r
+from beforehand.model.decision.situation import Now
+from beforehand.model.policy import Ruling, version_of
+from beforehand.model.standing_permission import StandingPermission
+from beforehand.people import Gate, Policy, PolicyError, Rule
+from beforehand.people.dossier import dossier
+from beforehand.people.items import items
+from beforehand.people.policy.archive import kept_policy, kept_versions
+from beforehand.people.standing_permissions import add_standing
+from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds, refunds_of_any
 
@@ -250,7 +250,7 @@ async def test_what_makes_amends_is_not_judged(lab: Lab):
 
 def test_a_policy_that_nobody_could_judge_opens_no_app():
     with pytest.raises(PolicyError, match="the policy desk: rule 'odd': when: it uses colour"):
-        Holdfast("never.db", policy=Policy("desk", (Rule("odd", "colour == 'red'", "ask"),)))
+        Beforehand("never.db", policy=Policy("desk", (Rule("odd", "colour == 'red'", "ask"),)))
 
 
 @pytest.mark.parametrize(

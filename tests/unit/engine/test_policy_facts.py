@@ -5,11 +5,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import Declined, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.model.policy import Past
-from holdfast.people import Policy, Rule
+from beforehand import Run, agent, tool
+from beforehand.errors import Declined, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.model.policy import Past
+from beforehand.people import Policy, Rule
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_policies import policy, refunds
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import CannotTell, Operation, Run, agent, tool
-from holdfast.errors import RunSuspended
-from holdfast.journal.port import WorkerState
+from beforehand import CannotTell, Operation, Run, agent, tool
+from beforehand.errors import RunSuspended
+from beforehand.journal.port import WorkerState
 from tests.unit.engine.lab import Lab, virtual
 
 

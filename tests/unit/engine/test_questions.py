@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent
-from holdfast.errors import ReplayDiverged, RunSuspended, UsageError
-from holdfast.inspect.timeline import timeline
-from holdfast.model import records as r
-from tests.unit.engine.lab import Lab, virtual
+from beforehand import Run, agent
+from beforehand.errors import ReplayDiverged, RunSuspended, UsageError
+from beforehand.inspect.timeline import timeline
+from beforehand.model import records as r
+from tests.unit.engine.lab import DAYS, Lab, virtual
 
 CITIES = ("Paris", "Rome")
 DAY = timedelta(days=1)
@@ -32,7 +32,9 @@ def asking(**settings: Any):
 async def test_it_waits_without_a_process_and_goes_on_with_the_answer(lab: Lab):
     desk = asking(choices=CITIES)
     async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended, match=r"Which city\? \(one of: Paris, Rome; holdfast answer r-ann/ask#1"):
+        with pytest.raises(
+            RunSuspended, match=r"Which city\? \(one of: Paris, Rome\)(.|\n)*beforehand answer r-ann/ask#1"
+        ):
             await app.run(desk, "ann")
     async with lab.app(desk) as app:
         assert await app.service.answer("r-ann/ask#1", "Rome", by="bea") == "Rome"
@@ -85,7 +87,7 @@ def test_an_answer_has_the_type_that_was_asked_for(returns: type, written: str, 
 @virtual
 async def test_at_the_deadline_the_default_is_the_answer_and_nobody_changes_it(lab: Lab):
     desk = asking(choices=CITIES, timeout=DAY, default="Paris")
-    async with lab.app(desk) as app:
+    async with lab.app(desk, **DAYS) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         assert (await app.service.row("r-ann")).due_ms == lab.clock.wall_ms() + 86_400_000
@@ -98,7 +100,7 @@ async def test_at_the_deadline_the_default_is_the_answer_and_nobody_changes_it(l
 @virtual
 async def test_an_answer_after_the_deadline_counts_while_the_run_has_not_looked(lab: Lab):
     desk = asking(choices=CITIES, timeout=DAY, default="Paris")
-    async with lab.app(desk) as app:
+    async with lab.app(desk, **DAYS) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         await lab.pass_time(days=2)
@@ -109,7 +111,7 @@ async def test_an_answer_after_the_deadline_counts_while_the_run_has_not_looked(
 @virtual
 async def test_without_a_default_the_deadline_is_an_error_that_code_can_catch(lab: Lab):
     desk = asking(timeout=DAY)
-    async with lab.app(desk) as app:
+    async with lab.app(desk, **DAYS) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         await lab.pass_time(days=1)

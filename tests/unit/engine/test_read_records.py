@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Ambiguous, NotSent, Rejected, Run, agent, current_operation, tool
-from holdfast.engine.active_run.scopes import SCOPE
-from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Ambiguous, NotSent, Rejected, Run, agent, current_operation, tool
+from beforehand.engine.active_run.scopes import SCOPE
+from beforehand.errors import ReplayDiverged, RunStopped, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

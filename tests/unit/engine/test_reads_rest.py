@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, NotSent, Run, agent, tool
-from holdfast.errors import RunSuspended
-from holdfast.policies import Retry
+from beforehand import Beforehand, NotSent, Run, agent, tool
+from beforehand.errors import RunSuspended
+from beforehand.policies import Retry
 
 calls: list[str] = []
 
@@ -39,7 +39,7 @@ async def peeker(run: Run, what: str) -> str:
 def test_a_read_through_a_paused_tool_suspends_its_run(tmp_path):
     async def main():
         calls.clear()
-        async with Holdfast(tmp_path / "j.db", agents=[looker], recover=False) as app:
+        async with Beforehand(tmp_path / "j.db", agents=[looker], recover=False) as app:
             await app.service.pause_tool("look", by="ada")
             with pytest.raises(RunSuspended):
                 await app.run(looker, "roof")
@@ -53,7 +53,7 @@ def test_a_read_through_a_paused_tool_suspends_its_run(tmp_path):
 def test_a_read_that_is_to_be_tried_in_an_hour_suspends_its_run(tmp_path):
     async def main():
         calls.clear()
-        async with Holdfast(tmp_path / "j.db", agents=[peeker], recover=False) as app:
+        async with Beforehand(tmp_path / "j.db", agents=[peeker], recover=False) as app:
             with pytest.raises(RunSuspended):
                 await app.run(peeker, "roof")
             assert await app.run(peeker, "roof") == "roof is fine"

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from holdfast.engine.caches import KEPT_BYTES, WORTH_KEEPING, RecentHistories
-from holdfast.errors import ChainBroken, Unreadable
-from holdfast.journal.port import Row
-from holdfast.journal.record_codec import encode
-from holdfast.journal.run_log import beginning
-from holdfast.model import records as r
-from holdfast.model.run_history import RunHistory
+from beforehand.engine.caches import KEPT_BYTES, WORTH_KEEPING, RecentHistories
+from beforehand.errors import ChainBroken, Unreadable
+from beforehand.journal.port import Row
+from beforehand.journal.record_codec import encode
+from beforehand.journal.run_log import beginning
+from beforehand.model import records as r
+from beforehand.model.run_history import RunHistory
 
 SPACE = "a journal"
 STARTED = r.RunStarted(agent="desk", input=r.Raw(b"1"), digest="d", version="v1")
@@ -105,7 +105,7 @@ def test_short_histories_are_not_kept_and_long_ones_up_to_a_size(
     stored.write("two", *range(WORTH_KEEPING))
     size = sum(len(row.body) for row in stored.rows["one"])
     assert size < KEPT_BYTES
-    monkeypatch.setattr("holdfast.engine.caches.KEPT_BYTES", 2 * size - 1)
+    monkeypatch.setattr("beforehand.engine.caches.KEPT_BYTES", 2 * size - 1)
     reads: list[bool] = []
     for run in ("short", "short", "one", "one", "two", "two", "one"):
         stored.given = 0

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast import Ambiguous, Key, Run, agent, current_operation, tool
-from holdfast.engine.outbox import begin_asleep
-from holdfast.engine.recovery import NOTICES_AT_ONCE, Recovery
-from holdfast.engine.tool_protocol import Input
-from holdfast.errors import RunSuspended
-from holdfast.journal.port import RunRow
-from holdfast.policies import Retry
+from beforehand import Ambiguous, Key, Run, agent, current_operation, tool
+from beforehand.engine.outbox import begin_asleep
+from beforehand.engine.recovery import NOTICES_AT_ONCE, Recovery
+from beforehand.engine.tool_protocol import Input
+from beforehand.errors import RunSuspended
+from beforehand.journal.port import RunRow
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 AT_ONCE = 20
@@ -136,7 +136,7 @@ async def test_no_more_runs_are_held_than_there_is_room_for(lab: Lab):
         assert len(app.engine.active_runs) == 30
 
 
-@pytest.mark.parametrize("crowd", ["holdfast:notice", "desk"])
+@pytest.mark.parametrize("crowd", ["beforehand:notice", "desk"])
 @virtual
 async def test_notices_and_runs_do_not_starve_each_other(lab: Lab, crowd: str):
     """Fifty of one kind never end; the one of the other kind is driven at once."""
@@ -146,7 +146,7 @@ async def test_notices_and_runs_do_not_starve_each_other(lab: Lab, crowd: str):
         driven.append(run)
         await asyncio.Event().wait()
 
-    other = "desk" if crowd != "desk" else "holdfast:notice"
+    other = "desk" if crowd != "desk" else "beforehand:notice"
     async with lab.app(recover_at_once=AT_ONCE) as app:
         for number in range(50):
             await begin_asleep(app.engine, f"a-{number}", Input(b"1", "d"), crowd)

@@ -6,13 +6,13 @@ import subprocess
 import sys
 import textwrap
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.engine.settings import Settings
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.engine.settings import Settings
 
 PROGRAM = """
     import asyncio, os, sys
     from datetime import timedelta
-    from holdfast import Holdfast, Run, agent, tool, Key, current_operation
+    from beforehand import Beforehand, Run, agent, tool, Key, current_operation
 
     @tool(idempotency=Key.forever())
     async def pay(cents: int) -> str:
@@ -27,7 +27,7 @@ PROGRAM = """
         return await pay(order)
 
     async def main() -> None:
-        async with Holdfast(sys.argv[1], agents=[desk]) as app:
+        async with Beforehand(sys.argv[1], agents=[desk]) as app:
             if sys.argv[3] == "die":
                 await app.run(desk, 1)
             while (await app.service.row("order-1")).status != "completed":
@@ -61,9 +61,9 @@ async def other(run: Run, number: int) -> None:
 def test_runs_of_unknown_agents_are_left_to_others(tmp_path):
     async def main():
         settings = Settings(recover_every_ms=20)
-        async with Holdfast(tmp_path / "j.db", agents=[other]) as first:
+        async with Beforehand(tmp_path / "j.db", agents=[other]) as first:
             await first.run(other, 1)
-        async with Holdfast(tmp_path / "j.db", settings=settings) as app:
+        async with Beforehand(tmp_path / "j.db", settings=settings) as app:
             assert app.agents == {}
             row = await app.service.row("other-1")
             assert row.status == "completed"

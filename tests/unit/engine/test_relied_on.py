@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, NotSent, Operation, Run, agent, current_operation, tool
-from holdfast.control.approvals import asked_about
-from holdfast.engine.approvals import AnswerContext, verdict_of
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.model.operation import OTHERWISE
-from holdfast.model.run_history import RunHistory
-from holdfast.people import Policy, Rule
-from holdfast.people.dossier import dossier
-from holdfast.people.items import items
+from beforehand import Key, NotSent, Operation, Run, agent, current_operation, tool
+from beforehand.control.approvals import asked_about
+from beforehand.engine.approvals import AnswerContext, verdict_of
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.model.operation import OTHERWISE
+from beforehand.model.run_history import RunHistory
+from beforehand.people import Policy, Rule
+from beforehand.people.dossier import dossier
+from beforehand.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.model.stories import Story
 

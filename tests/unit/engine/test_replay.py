@@ -8,9 +8,9 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast import Key, Rejected, Run, agent, current_operation, tool
-from holdfast.errors import OperationFailed, ResultLost, RunStopped, RunSuspended
-from holdfast.model import records as r
+from beforehand import Key, Rejected, Run, agent, current_operation, tool
+from beforehand.errors import OperationFailed, ResultLost, RunStopped, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 

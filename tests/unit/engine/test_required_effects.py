@@ -4,10 +4,21 @@ from dataclasses import dataclass
 
 import pytest
 
-from holdfast import Key, Natural, Operation, Receipt, Rejected, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.errors import ClaimUnproven
-from holdfast.model.outcome import Basis
-from holdfast.testing.world import World
+from beforehand import (
+    Key,
+    Natural,
+    Operation,
+    Receipt,
+    Rejected,
+    Run,
+    TransactionAborted,
+    agent,
+    current_operation,
+    tool,
+)
+from beforehand.errors import ClaimUnproven
+from beforehand.model.outcome import Basis
+from beforehand.testing.world import World
 
 
 @tool(idempotency=Key.forever(stores="all"))
@@ -74,7 +85,7 @@ def test_a_receipt_in_the_result_has_to_be_one_of_this_run(world: World):
 
     @agent(run_id="f-{given}", tools=[invoice])
     async def forger(run: Run, given: str) -> Done:
-        return Done("sent", [Receipt("r-17/invoice#1", "invoice", "hf-1", Basis("returned"), 0)])
+        return Done("sent", [Receipt("r-17/invoice#1", "invoice", "bh-1", Basis("returned"), 0)])
 
     assert world.run(honest, "17").error is None
     ran = world.run(forger, "17")

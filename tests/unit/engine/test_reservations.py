@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Natural, Operation, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.errors import RunSuspended
+from beforehand import Key, Natural, Operation, Run, TransactionAborted, agent, current_operation, tool
+from beforehand.errors import RunSuspended
 from tests.unit.engine.lab import Lab, virtual
 
 STEADY = Key.forever(stores="all")

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from holdfast import (
+from beforehand import (
     DidNotHappen,
     Key,
     NotSent,
@@ -18,13 +18,13 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import UsageError
-from holdfast.inspect.explain import recorded_operation
-from holdfast.inspect.reader import JournalReader
-from holdfast.model import records as r
-from holdfast.model.decision.situation import Now
-from holdfast.people import answers as a
-from holdfast.policies import Retry
+from beforehand.errors import UsageError
+from beforehand.inspect.explain import recorded_operation
+from beforehand.inspect.reader import JournalReader
+from beforehand.model import records as r
+from beforehand.model.decision.situation import Now
+from beforehand.people import answers as a
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Natural, NotSent, Rejected, Run, agent, current_operation, tool
-from holdfast.errors import KeyInProgress, OperationFailed, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand import Key, Natural, NotSent, Rejected, Run, agent, current_operation, tool
+from beforehand.errors import KeyInProgress, OperationFailed, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 

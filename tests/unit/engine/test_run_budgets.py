@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
-from holdfast.agent.hosted import in_hosted_run
-from holdfast.errors import BudgetExceeded, RunStopped, UsageError
-from holdfast.journal.port import Write
-from holdfast.model import records as r
-from holdfast.model.run_budget import BudgetState
-from holdfast.policies import RunBudget
-from holdfast.queues.limits import DeclaredLimits, SharedBudget
+from beforehand import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
+from beforehand.agent.hosted import in_hosted_run
+from beforehand.errors import BudgetExceeded, RunStopped, UsageError
+from beforehand.journal.port import Write
+from beforehand.model import records as r
+from beforehand.model.run_budget import BudgetState
+from beforehand.policies import RunBudget
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.agent.test_hosted import in_host_tasks
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
@@ -72,7 +72,7 @@ async def test_a_model_is_not_called_beyond_its_limit_of_calls(lab: Lab):
         with pytest.raises(RunStopped) as stopped:
             await app.run(desk, "ann", budget=RunBudget(model_calls=2))
         assert stopped.value.reason == "budget"
-        assert "holdfast budget r-ann --raise" in stopped.value.next_step
+        assert "beforehand budget r-ann --raise" in stopped.value.next_step
         assert (await budget_of(app)).model_calls == 2
     assert lab.sent == ["ask ann 0", "ask ann 1"]
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.active_run.scopes import SCOPE
-from holdfast.errors import AmbiguousStep, RunSuspended, UsageError
-from holdfast.model import records as r
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.engine.active_run.scopes import SCOPE
+from beforehand.errors import AmbiguousStep, RunSuspended, UsageError
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -148,7 +148,7 @@ async def test_two_tasks_in_one_branch_are_refused_on_the_first_run(lab: Lab):
         scope = run._root
 
         async def stray() -> str:
-            from holdfast.engine.active_run.scopes import SCOPE
+            from beforehand.engine.active_run.scopes import SCOPE
 
             SCOPE.set(scope)
             return await refund("b")

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import RunSuspended, Sealed
-from holdfast.model import records as r
+from beforehand import Run, agent, tool
+from beforehand.errors import RunSuspended, Sealed
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -10,11 +10,11 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from holdfast import Happened, Key, Operation, Run, Secret, agent, current_operation, tool
-from holdfast.engine.masking import REMEMBERED, Masks
-from holdfast.errors import Ambiguous, HoldfastError, NotSent, Rejected, ReplayDiverged, ResultLost, RunSuspended
-from holdfast.people.items import items
-from holdfast.policies import Retry
+from beforehand import Happened, Key, Operation, Run, Secret, agent, current_operation, tool
+from beforehand.engine.masking import REMEMBERED, Masks
+from beforehand.errors import Ambiguous, BeforehandError, NotSent, Rejected, ReplayDiverged, ResultLost, RunSuspended
+from beforehand.people.items import items
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -229,7 +229,7 @@ async def test_an_exception_of_a_tool_keeps_neither_a_secret_nor_a_redacted_argu
         return await charge(card, Secret("payments-key"), 5)
 
     async with lab.app(desk) as app:
-        with pytest.raises(HoldfastError) as told:
+        with pytest.raises(BeforehandError) as told:
             await app.run(desk, "ann")
     assert card not in str(told.value)
     assert key not in str(told.value)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.engine.settings import Settings
-from holdfast.errors import UsageError
+from beforehand.engine.settings import Settings
+from beforehand.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Natural, Operation, Run, RunSuspended, agent, tool
-from holdfast.errors import BudgetExceeded, JournalUnavailable, RunStopped
-from holdfast.journal.port import BudgetUse, Write
-from holdfast.model import records as r
-from holdfast.queues.limits import DeclaredLimits, SharedBudget
-from holdfast.queues.zones import day_of
-from holdfast.testing.clock import EPOCH_MS
-from tests.unit.engine.lab import Lab, charges_in, virtual
+from beforehand import Natural, Operation, Run, RunSuspended, agent, tool
+from beforehand.errors import BudgetExceeded, JournalUnavailable, RunStopped
+from beforehand.journal.port import BudgetUse, Write
+from beforehand.model import records as r
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
+from beforehand.queues.zones import day_of
+from beforehand.testing.clock import EPOCH_MS
+from tests.unit.engine.lab import DAYS, Lab, charges_in, virtual
 from tests.unit.engine.test_crashes import DiesAt
 from tests.unit.engine.test_run_budgets import asking
 
@@ -50,14 +50,14 @@ def check_sums(lab: Lab) -> None:
 @virtual
 async def test_runs_share_one_limit_of_calls_and_the_rest_wait_for_the_next_day(lab: Lab):
     desk = asking(lab, calls=2)
-    async with lab.app(desk, queues=limits(agent="desk", model_calls=3), recover=True) as app:
+    async with lab.app(desk, queues=limits(agent="desk", model_calls=3), recover=True, **DAYS) as app:
         assert await app.run(desk, "ann") == 2
         with pytest.raises(RunSuspended, match="the budget support is reached") as waits:
             await app.run(desk, "bob")
         assert "3 of 3 used" in waits.value.message
         assert len(lab.sent) == 3
         assert counted(lab)["support", "model_calls"] == (3, 0)
-        await lab.pass_time(days=1, minutes=1)
+        await lab.pass_time(days=1, minutes=2)
         assert (await app.engine.journal.runs(run="r-bob"))[0].status == "completed"
         assert len(lab.sent) == 4
     check_sums(lab)
@@ -279,7 +279,13 @@ async def test_a_process_that_dies_leaves_the_counters_at_the_sum_of_the_records
     check_sums(lab)
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Santiago", "Pacific/Auckland"])
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "America/Santiago",
+        *(pytest.param(zone, marks=pytest.mark.deep) for zone in ("Europe/Berlin", "Pacific/Auckland")),
+    ],
+)
 @virtual
 async def test_a_day_ends_at_the_midnight_of_its_zone(lab: Lab, zone: str):
     desk = asking(lab, calls=2)
@@ -425,11 +431,12 @@ async def test_a_tool_call_is_left_beside_branches_that_reserve(lab: Lab, step: 
     assert lab.sent == ["ann"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["cancel", "tell"])
 @virtual
 async def test_branches_that_reserve_delay_no_command_and_no_tool_call(lab: Lab, order: str):
     lab.lag_s = 0.002
-    desk, close = busy(lab, seconds=20)
+    desk, close = busy(lab, seconds=8)
     async with lab.app(desk, tools=[close], queues=limits(model_calls=10**6)) as app:
         task = asyncio.create_task(app.run(desk, "ann"))
         await lab.pass_time(seconds=2)
@@ -438,7 +445,7 @@ async def test_branches_that_reserve_delay_no_command_and_no_tool_call(lab: Lab,
         await (
             app.service.cancel("r-ann", by="eve") if order == "cancel" else app.service.tell("r-ann", "hi", by="eve")
         )
-        await lab.pass_time(seconds=25)
+        await lab.pass_time(seconds=10)
         (taken,) = lab.of("r-ann", r.CommandApplied if order == "cancel" else r.MessageReceived)
         assert taken.at - given < 1000
         assert isinstance(task.exception(), RunStopped) if order == "cancel" else task.result() == "closed"

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
-from holdfast.errors import BudgetExceeded, OperationFailed, RunStopped
-from holdfast.model import records as r
-from holdfast.model.shared_use import PREFIX
-from holdfast.policies import Budget, RunBudget
-from tests.unit.engine.lab import Lab, virtual
+from beforehand import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
+from beforehand.errors import BudgetExceeded, OperationFailed, RunStopped
+from beforehand.model import records as r
+from beforehand.model.shared_use import PREFIX
+from beforehand.policies import Budget, RunBudget
+from tests.unit.engine.lab import DAYS, Lab, virtual
 from tests.unit.engine.test_run_budgets import budget_of, paying
 from tests.unit.engine.test_shared_budgets import check_sums, counted, limits
 
@@ -18,14 +18,14 @@ from tests.unit.engine.test_shared_budgets import check_sums, counted, limits
 @virtual
 async def test_runs_share_one_limit_of_effects_and_the_rest_wait_for_the_next_day(lab: Lab):
     desk = paying(lab, 1, 2)
-    async with lab.app(desk, queues=limits(agent="desk", effects=3), recover=True) as app:
+    async with lab.app(desk, queues=limits(agent="desk", effects=3), recover=True, **DAYS) as app:
         assert await app.run(desk, "ann") == ["paid", "paid"]
         with pytest.raises(RunSuspended, match="the limit of effects of the budget support is reached") as waits:
             await app.run(desk, "bob")
         assert "3 of 3 used" in waits.value.message
         assert lab.sent == ["1", "2", "1"]
         assert counted(lab)["support", "effects"] == (3, 0)
-        await lab.pass_time(days=1, minutes=1)
+        await lab.pass_time(days=1, minutes=2)
         assert (await app.engine.journal.runs(run="r-bob"))[0].status == "completed"
     assert lab.sent == ["1", "2", "1", "2"]
     assert counted(lab)["support", "effects"] == (4, 0)
@@ -268,7 +268,7 @@ async def test_a_person_raises_the_effects_of_a_tree_and_all_of_it_continues(lab
         rows = {row.run: row for row in await app.service.runs()}
         stopped = [run for run, row in rows.items() if row.status == "stopped"]
         assert stopped
-        assert "holdfast budget tree-ann --raise" in rows[stopped[0]].reason
+        assert "beforehand budget tree-ann --raise" in rows[stopped[0]].reason
         assert len(lab.sent) == 4
         await app.service.raise_budget("tree-ann", {"effects": 20}, by="eve")
         assert await driving == [4, 4]

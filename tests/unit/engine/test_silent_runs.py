@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
+from beforehand import Run, agent, tool
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -30,7 +30,7 @@ async def stuck(run: Run, name: str) -> str:
 async def test_code_that_makes_no_step_is_named_once(
     lab: Lab, caplog: pytest.LogCaptureFixture, name: str, *, named: bool
 ):
-    caplog.set_level(logging.WARNING, "holdfast")
+    caplog.set_level(logging.WARNING, "beforehand")
     async with lab.app(stuck, silent_ms=600_000, hold_ms=4_000_000) as app:
         running = app.start(stuck, name)
         await lab.pass_time(minutes=9)

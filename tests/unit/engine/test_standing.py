@@ -1,4 +1,4 @@
-"""Standing permissions: a yes given beforehand, counted where something leaves on it, and never overspent."""
+"""Standing permissions: a yes given in advance, counted where something leaves on it, and never overspent."""
 
 import asyncio
 from datetime import timedelta
@@ -8,16 +8,16 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from holdfast import Key, NotSent, Run, agent, current_operation, tool
-from holdfast.engine import approvals, executor
-from holdfast.errors import ArgumentError, OperationCancelled, RunSuspended, UsageError
-from holdfast.inspect.timeline import timeline
-from holdfast.model import records as r
-from holdfast.model.standing_permission import Spent, StandingPermission
-from holdfast.people.dossier import dossier
-from holdfast.people.standing_permissions import add_standing, list_standing, revoke_standing
-from holdfast.policies import Gate, Retry
-from holdfast.testing.clock import EPOCH_MS
+from beforehand import Key, NotSent, Run, agent, current_operation, tool
+from beforehand.engine import approvals, executor
+from beforehand.errors import ArgumentError, OperationCancelled, RunSuspended, UsageError
+from beforehand.inspect.timeline import timeline
+from beforehand.model import records as r
+from beforehand.model.standing_permission import Spent, StandingPermission
+from beforehand.people.dossier import dossier
+from beforehand.people.standing_permissions import add_standing, list_standing, revoke_standing
+from beforehand.policies import Gate, Retry
+from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR_MS = 3_600_000
@@ -44,7 +44,7 @@ def desk_of(lab: Lab, cents: int = 9000, gate: Any = "cents > 5000", **clauses: 
 
 
 @virtual
-async def test_what_is_allowed_beforehand_leaves_and_is_counted_with_its_intent(lab: Lab):
+async def test_what_is_allowed_in_advance_leaves_and_is_counted_with_its_intent(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         given = await add_standing(app.engine, wish(times=2, amount="cents"))
@@ -261,7 +261,7 @@ async def test_what_is_held_uses_it_with_the_hold_and_leaves_at_the_commit(lab: 
 
 
 @virtual
-async def test_what_is_not_stored_cannot_be_judged_beforehand(lab: Lab):
+async def test_what_is_not_stored_cannot_be_judged_in_advance(lab: Lab):
     @tool(gate="true", redact=["card"])
     async def refund(card: str, cents: int) -> str:
         lab.sent.append("paid")
@@ -295,7 +295,7 @@ async def test_what_could_never_be_used_is_refused(lab: Lab, change: dict[str, A
 
 
 @virtual
-async def test_a_retry_of_what_was_allowed_beforehand_is_no_second_use(lab: Lab):
+async def test_a_retry_of_what_was_allowed_in_advance_is_no_second_use(lab: Lab):
     tried: list[int] = []
 
     @tool(gate="cents > 5000", idempotency=Key.forever(), retry=Retry(base=timedelta(milliseconds=1)))

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, Key, Natural, Operation, Run, agent, current_operation, tool
-from holdfast.errors import Interrupted, OutcomeUnknown, ReplayDiverged, RunStopped, RunSuspended
-from holdfast.model import records as r
+from beforehand import Ambiguous, Key, Natural, Operation, Run, agent, current_operation, tool
+from beforehand.errors import Interrupted, OutcomeUnknown, ReplayDiverged, RunStopped, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 SECOND = timedelta(seconds=1)

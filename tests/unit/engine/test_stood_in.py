@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import UsageError
-from holdfast.model import records as r
-from holdfast.people import answers as a
+from beforehand import Run, agent, tool
+from beforehand.errors import UsageError
+from beforehand.model import records as r
+from beforehand.people import answers as a
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_edited import HOUR, REFUND, agreed, asked, desk_of
 

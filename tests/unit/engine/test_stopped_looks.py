@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.engine.recovery import verify_stopped_run
-from holdfast.errors import Deferred, OutcomeUnknown, ReplayDiverged, RunStopped, RunSuspended
-from holdfast.model import records as r
+from beforehand import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.engine.recovery import verify_stopped_run
+from beforehand.errors import Deferred, OutcomeUnknown, ReplayDiverged, RunStopped, RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 DAY_MS = 86_400_000

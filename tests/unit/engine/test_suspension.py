@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, CannotTell, Happened, Operation, Rejected, Run, Verdict, agent, tool
-from holdfast.errors import OperationFailed, OutcomeUnknown, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.people.dossier import dossier
-from holdfast.people.items import items
+from beforehand import Ambiguous, CannotTell, Happened, Operation, Rejected, Run, Verdict, agent, tool
+from beforehand.errors import OperationFailed, OutcomeUnknown, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.people.dossier import dossier
+from beforehand.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -42,7 +42,9 @@ async def test_a_plain_write_without_an_answer_suspends_and_names_the_command(la
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended) as suspended:
             await app.run(desk, "ann")
-        assert "holdfast resolve r-ann/send#1 --happened --result JSON | --did-not-happen" in str(suspended.value)
+        assert "beforehand resolve r-ann/send#1 --happened --result JSON --evidence TEXT --by NAME\n" in str(
+            suspended.value
+        )
         (item,) = await items(app.service.reader)
         assert item.answers[-1] in str(suspended.value), "the inbox names the same command"
         assert item.answers[-1] == (await dossier(app.service, item.item)).answers[-1]

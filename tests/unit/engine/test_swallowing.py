@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import RunStopped, RunSuspended
+from beforehand import Run, agent, tool
+from beforehand.errors import RunStopped, RunSuspended
 from tests.unit.engine.lab import Lab, virtual
 
 Swallows = Callable[..., Coroutine[Any, Any, None]]

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, Key, Run, agent, current_operation, tool
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
+from beforehand import Ambiguous, Key, Run, agent, current_operation, tool
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_calls import SECOND, one_call
 
@@ -23,7 +23,7 @@ async def test_a_sync_tool_runs_in_a_thread_and_holds_the_clock(lab: Lab):
 
     async with lab.app(desk := one_call(send)) as app:
         assert await app.run(desk, "ann") == "ann r-ann/send#1"
-    assert threads == ["holdfast-tool"]
+    assert threads == ["beforehand-tool"]
 
 
 @virtual

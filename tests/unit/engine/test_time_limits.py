@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from holdfast import Key, Run, agent, tool
-from holdfast.agent.tool import Tool
-from holdfast.errors import RunSuspended
-from holdfast.model import records as r
+from beforehand import Key, Run, agent, tool
+from beforehand.agent.tool import Tool
+from beforehand.errors import RunSuspended
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

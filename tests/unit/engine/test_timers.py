@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.model import records as r
+from beforehand import Run, agent, tool
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -71,7 +71,7 @@ async def test_an_event_that_came_early_is_kept_and_each_is_taken_once(lab: Lab)
         assert not again.fresh
         await app.service.signal("r-ann", "paid", key="18", payload="another order")
         await lab.pass_time(minutes=5)
-        with pytest.raises(RunSuspended, match=r"waits for paid 17 \(holdfast signal r-ann paid --key 17\)"):
+        with pytest.raises(RunSuspended, match=r"waits for paid 17\.(.|\n)*beforehand signal r-ann paid --key 17$"):
             await app.run(desk, "ann")
         await app.service.signal("r-ann", "paid", key="17", payload={"cents": 2})
         assert await app.run(desk, "ann") == [{"cents": 1}, {"cents": 2}]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     Key,
     Natural,
@@ -19,9 +19,9 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import RunStopped, RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand.errors import RunStopped, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)
@@ -101,7 +101,7 @@ async def test_a_compensation_that_fails_parks_and_a_person_has_it_tried_again(l
     order, world = shop(lab)
     world.answers["put back"] = [Rejected("the shelf is full")]
     async with lab.app(order) as app:
-        with pytest.raises(RunSuspended, match="holdfast transaction order-no/order --retry"):
+        with pytest.raises(RunSuspended, match="beforehand transaction order-no/order --retry"):
             await app.run(order, "no")
         assert lab.sent == ["take book", "pay 500", "refund 500"]
         parked = lab.of("order-no", r.TransactionParked)[0]

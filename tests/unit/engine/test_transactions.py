@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Natural, Operation, Rejected, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.errors import MustHold, UsageError
-from holdfast.testing.world import World
+from beforehand import Key, Natural, Operation, Rejected, Run, TransactionAborted, agent, current_operation, tool
+from beforehand.errors import MustHold, UsageError
+from beforehand.testing.world import World
 
 
 @dataclass
@@ -84,7 +84,9 @@ def test_compensations_run_in_reverse_order_of_start(world: World):
     assert world.run(book_trip, "enough").effects == ran.effects
 
 
-@pytest.mark.parametrize("given", ["rome", "full", "bug", "enough"])
+@pytest.mark.parametrize(
+    "given", ["full", *(pytest.param(given, marks=pytest.mark.deep) for given in ("rome", "bug", "enough"))]
+)
 def test_a_crash_at_any_boundary_changes_nothing(world: World, given: str):
     found = world.explore(book_trip, given)
     assert found.boundaries > 15
@@ -146,6 +148,7 @@ def test_outside_a_boundary_on_commit_means_now(world: World):
     assert str(ran.result).startswith("mail-")
 
 
+@pytest.mark.slow
 def test_an_inner_failure_undoes_the_inner_part_only(world: World):
     @agent(run_id="x-{given}", tools=TOOLS)
     async def nested(run: Run, given: str) -> str:
@@ -180,6 +183,7 @@ def test_an_inner_failure_undoes_the_inner_part_only(world: World):
     world.explore(nested, "fail")
 
 
+@pytest.mark.slow
 def test_branches_of_one_transaction_are_compensated(world: World):
     @agent(run_id="x-{given}", tools=TOOLS)
     async def branches(run: Run, given: str) -> str:
@@ -248,6 +252,7 @@ def test_reservations_are_released_when_it_is_called_off(world: World):
     world.explore(two_seats, "no")
 
 
+@pytest.mark.slow
 def test_a_reservation_that_cannot_be_confirmed_turns_everything_back(world: World):
     ran = world.run(two_seats, "lost")
     assert "it was given away" in str(ran.result)
@@ -282,6 +287,7 @@ def test_one_call_may_say_what_undoes_it(world: World):
     world.explore(polite, "a@example.com")
 
 
+@pytest.mark.slow
 def test_lost_replies_inside_a_transaction_are_settled_before_anything_is_undone(world: World):
     world.lose_reply(book_flight)
     world.lose_reply(cancel_flight)

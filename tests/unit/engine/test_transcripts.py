@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from holdfast import Ambiguous, Holdfast, NotSent, Rejected, Run, agent
+from beforehand import Ambiguous, Beforehand, NotSent, Rejected, Run, agent
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.office import (
     Office,
@@ -72,7 +72,7 @@ async def run_twice(story: Story) -> None:
 async def replay(story: Story) -> None:
     """Its code fails at the very end, and the run is reopened: everything comes from the record."""
     story.stops = True
-    async with story.lab.app(story.desk, hold_ms=LONG) as app:
+    async with story.lab.app(story.desk, hold_ms=LONG, poll_ms=1000) as app:
         await story.log.tell(app.run(story.desk, "ann"))
         await story.lab.pass_time(minutes=1)
         await story.log.tell(app.resume("r-ann", by="eve"))
@@ -80,7 +80,7 @@ async def replay(story: Story) -> None:
 
 async def told(story: Story) -> None:
     """A message arrives while its first call is under way, and again later."""
-    async with story.lab.app(story.desk, hold_ms=LONG) as app:
+    async with story.lab.app(story.desk, hold_ms=LONG, poll_ms=1000) as app:
         handle = app.start(story.desk, "ann")
         await story.lab.pass_time(seconds=3)
         await app.service.tell("r-ann", "hurry", by="eve")
@@ -132,7 +132,7 @@ async def call_off(story: Story) -> None:
 
 
 async def cancel_live(story: Story) -> None:
-    async with story.lab.app(story.desk, hold_ms=LONG) as app:
+    async with story.lab.app(story.desk, hold_ms=LONG, poll_ms=1000) as app:
         handle = app.start(story.desk, "ann")
         await story.lab.pass_time(seconds=3)
         story.log.note("!", "eve cancels the run")
@@ -140,7 +140,7 @@ async def cancel_live(story: Story) -> None:
         await story.log.tell(handle.result())
 
 
-async def _called_off_unknown(story: Story, app: Holdfast, name: str) -> None:
+async def _called_off_unknown(story: Story, app: Beforehand, name: str) -> None:
     await story.log.tell(app.run(story.desk, "ann"))
     await app.service.call_off("r-ann", name, by="eve", why="enough")
     await story.log.tell(app.run(story.desk, "ann"))
@@ -160,7 +160,7 @@ async def landed_after_all(story: Story) -> None:
 
 
 async def landed_after_all_live(story: Story) -> None:
-    async with story.lab.app(story.desk, hold_ms=LONG) as app:
+    async with story.lab.app(story.desk, hold_ms=LONG, poll_ms=1000) as app:
         with story.lab.loop.held():
             await story.log.tell(app.run(story.desk, "ann"))
         await app.service.call_off("r-ann", "t", by="eve", why="enough")
@@ -184,7 +184,7 @@ async def landed_inside_after_all(story: Story) -> None:
 
 
 async def call_off_live(story: Story) -> None:
-    async with story.lab.app(story.desk, hold_ms=LONG) as app:
+    async with story.lab.app(story.desk, hold_ms=LONG, poll_ms=1000) as app:
         handle = app.start(story.desk, "ann")
         await story.lab.pass_time(seconds=3)
         story.log.note("!", "eve calls it off")
@@ -200,7 +200,7 @@ async def crash_in_three_seconds(story: Story) -> None:
     await story.lab.pass_time(seconds=3)
     story.log.note("!", "the process dies")
     await bury(story.lab, app, driving)
-    async with story.lab.app(story.desk, hold_ms=LONG) as app:
+    async with story.lab.app(story.desk, hold_ms=LONG, poll_ms=1000) as app:
         await story.log.tell(app.run(story.desk, "ann"))
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Natural, NotSent, Run, agent, tool
-from holdfast.errors import BudgetExceeded, ChildStopped, RunStopped
-from holdfast.inspect.fork import fork
-from holdfast.journal.port import BudgetUse
-from holdfast.model import records as r
-from holdfast.model.shared_use import PREFIX, TREE
-from holdfast.policies import Budget, RunBudget
-from holdfast.queues.limits import DeclaredLimits, SharedBudget
+from beforehand import Natural, NotSent, Run, agent, tool
+from beforehand.errors import BudgetExceeded, ChildStopped, RunStopped
+from beforehand.inspect.fork import fork
+from beforehand.journal.port import BudgetUse
+from beforehand.model import records as r
+from beforehand.model.shared_use import PREFIX, TREE
+from beforehand.policies import Budget, RunBudget
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, charges_in, virtual
 from tests.unit.engine.test_money_budgets import priced
 from tests.unit.engine.test_run_budgets import model_of
@@ -97,7 +97,7 @@ async def test_a_person_raises_the_limit_at_the_top_and_the_tree_continues(lab: 
         stopped = [run for run, row in rows.items() if row.status == "stopped"]
         assert stopped
         assert set(stopped) <= {f"{RUN}~leaf.1", f"{RUN}~leaf.2"}
-        assert f"holdfast budget {RUN} --raise" in rows[stopped[0]].reason
+        assert f"beforehand budget {RUN} --raise" in rows[stopped[0]].reason
         assert not driving.done()
         assert len(lab.sent) == 4
         await app.service.raise_budget(RUN, {"model_calls": 20}, by="eve")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.errors import UnknownTool
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.errors import UnknownTool
 
 sent: list[str] = []
 
@@ -26,7 +26,7 @@ async def mailer(run: Run, to: str) -> str:
 
 def test_a_tool_that_recovery_could_not_find_is_refused(tmp_path):
     async def main():
-        async with Holdfast(tmp_path / "j.db", agents=[mailer]) as app:
+        async with Beforehand(tmp_path / "j.db", agents=[mailer]) as app:
             with pytest.raises(UnknownTool, match=r"tools=\[mail\]"):
                 await app.run(mailer, "ada")
 

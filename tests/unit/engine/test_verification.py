@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import (
+from beforehand import (
     Ambiguous,
     CannotTell,
     Conflict,
@@ -18,9 +18,9 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import OperationFailed, PreconditionsChanged, RunSuspended
-from holdfast.model import records as r
-from holdfast.policies import Retry
+from beforehand.errors import OperationFailed, PreconditionsChanged, RunSuspended
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_calls import one_call
 
@@ -74,7 +74,7 @@ async def test_what_landed_and_was_not_answered_is_found_and_not_sent_again(lab:
     mail = Mail(lab)
     desk = mail_tool(lab, mail, lands=(True,), settle=60 * SECOND)
     async with lab.app(desk) as app:
-        assert (await app.run(desk, "ann")).endswith("@holdfast.invalid")
+        assert (await app.run(desk, "ann")).endswith("@beforehand.invalid")
     assert lab.sent == ["mail"]
     assert lab.of("r-ann", r.OperationSettled)[0].basis.by == "evidence"
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from holdfast.engine.suspension import LedgerWatch
-from holdfast.journal.port import Post
+from beforehand.engine.suspension import LedgerWatch
+from beforehand.journal.port import Post
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -14,8 +14,8 @@ import requests
 import tenacity
 import urllib3
 
-from holdfast.engine.exceptions.classify import Classification, classify
-from holdfast.engine.exceptions.table import BY_NAME, RETRYING_PACKAGES, TABLE, ExceptionRule
+from beforehand.engine.exceptions.classify import Classification, classify
+from beforehand.engine.exceptions.table import BY_NAME, RETRYING_PACKAGES, TABLE, ExceptionRule
 from scripts.exceptions_page import page
 from tests.unit.engine.wellknown_loopback import loopback
 

@@ -18,8 +18,8 @@ import requests
 import tenacity
 import urllib3
 
-from holdfast.engine.exceptions.classify import classify
-from holdfast.engine.exceptions.http import retry_after, status_code
+from beforehand.engine.exceptions.classify import classify
+from beforehand.engine.exceptions.http import retry_after, status_code
 from tests.unit.engine import wellknown_loopback as net
 
 LATER = "Retry-After: Fri, 20 Nov 2026 10:00:30 GMT"

@@ -16,7 +16,7 @@ import requests
 import trustme
 import urllib3
 
-from holdfast.engine.exceptions.classify import classify
+from beforehand.engine.exceptions.classify import classify
 from tests.unit.engine import wellknown_loopback as net
 
 TICK = 0.05  # seconds that a client waits for what never comes

@@ -14,11 +14,11 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.errors import HoldfastError
-from holdfast.journal.port import Write
-from holdfast.journal.record_codec import decode
-from holdfast.model import records as r
-from holdfast.testing.clock import EPOCH_MS, ticks_ms
+from beforehand.errors import BeforehandError
+from beforehand.journal.port import Write
+from beforehand.journal.record_codec import decode
+from beforehand.model import records as r
+from beforehand.testing.clock import EPOCH_MS, ticks_ms
 from tests.unit.engine.lab import Lab
 
 EXPECTED: Final = Path(__file__).parent / "stories"
@@ -67,7 +67,7 @@ class Transcript:
         """Await what a caller awaits, and write what came of it."""
         try:
             told = str(await result)
-        except (HoldfastError, KeyError, OSError) as error:
+        except (BeforehandError, KeyError, OSError) as error:
             told = f"{type(error).__name__}: {getattr(error, 'message', error)}"
         self.note("<", told)
         return told

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
-from holdfast.engine.exceptions.classify import classify
+from beforehand.engine.exceptions.classify import classify
 
 Talk = Callable[[BinaryIO], None]
 

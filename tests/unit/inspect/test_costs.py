@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.errors import Unreadable
-from holdfast.inspect.costs import CostLine, CostReport, Grouping, costs
-from holdfast.inspect.prices import Prices, declared_prices
-from holdfast.journal.port import LedgerEntry, RunRow
-from holdfast.model import records as r
-from holdfast.model.system import PREFIX
-from holdfast.model.usage import Usage
+from beforehand.errors import Unreadable
+from beforehand.inspect.costs import CostLine, CostReport, Grouping, costs
+from beforehand.inspect.prices import Prices, declared_prices
+from beforehand.journal.port import RunRow
+from beforehand.model import records as r
+from beforehand.model.system import PREFIX
+from beforehand.model.usage import Usage
 
 DAY = 86_400_000
 PRICES = Prices(declared_prices({"models": {"m": {"input": 1, "output": 10}}}, "own"))
@@ -31,10 +31,6 @@ class Records:
     def __init__(self, runs: dict[str, list[Any]], **about: Any) -> None:
         self.runs, self.about = runs, about
         self.kinds: set[type] = set()
-        self.journal = self  # with a ledger in which no shadow call is
-
-    async def entries(self, _stream: str) -> list[LedgerEntry]:
-        return []
 
     async def every_run(self) -> AsyncIterator[RunRow]:
         for run in self.runs:

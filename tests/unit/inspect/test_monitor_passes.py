@@ -1,4 +1,4 @@
-"""Passes of the monitors: each record is counted once, however a pass ends and in whatever portions it reads."""
+"""Looks of the monitors: each record is counted once, however a count ends and in whatever portions it reads."""
 
 import asyncio
 import random
@@ -10,27 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Rejected, Run, agent, tool
-from holdfast.errors import JournalUnavailable
-from holdfast.inspect.monitors import FINDINGS, passes
-from holdfast.inspect.monitors.observations import Observation, RunReading
-from holdfast.inspect.monitors.passes import (
-    Acknowledgement,
-    JudgedFindings,
-    Readings,
-    StoredTallies,
-    acknowledge,
-    catch_up,
-    monitor_pass,
-    present,
-    stored_tallies,
-    watch,
-    watched,
-    with_acknowledged,
-)
-from holdfast.inspect.monitors.rules import MonitorSettings
-from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies, total
-from holdfast.inspect.reader import JournalReader
+from beforehand import Rejected, Run, agent, tool
+from beforehand.errors import JournalUnavailable
+from beforehand.inspect.monitors import TALLIES, counting, passes
+from beforehand.inspect.monitors.counting import Readings, RecordTallies
+from beforehand.inspect.monitors.findings import Acknowledgement, FindingRaised, acknowledge, shown_findings
+from beforehand.inspect.monitors.observations import Observation, RunReading
+from beforehand.inspect.monitors.passes import present, watch, with_acknowledged
+from beforehand.inspect.monitors.rules import MonitorSettings
+from beforehand.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies, total
+from beforehand.inspect.reader import JournalReader
+from beforehand.journal.port import Post
 from tests.unit.engine.lab import Lab, virtual
 
 SETTINGS = MonitorSettings()
@@ -56,53 +46,69 @@ async def desk(run: Run, name: str) -> int:
     return (await pay.outcome(1000 if "dear" in name else 5)).attempts
 
 
-async def history(lab: Lab, seed: int, runs: int = 12) -> None:
+async def history(lab: Lab, seed: int, runs: int = 12, first: int = 0) -> None:
     """Runs that overlap, so that the records of each are apart."""
     rng = random.Random(seed)
     async with lab.app(desk, recover=True, poll_ms=600_000) as app:
         started = [
             asyncio.create_task(app.run(desk, f"{number}{'-dear' * rng.randrange(2)}{'x' * rng.randrange(9)}"))
-            for number in range(runs)
+            for number in range(first, first + runs)
         ]
         await asyncio.gather(*started, return_exceptions=True)
         await asyncio.sleep(6 * HOUR_MS / 1000)
 
 
-async def whole(reader: JournalReader) -> StoredTallies:
-    tallies = StoredTallies(reader.identity.incarnation)
-    await catch_up(reader, tallies, Readings())
+async def counted(
+    lab: Lab, reader: JournalReader, settings: MonitorSettings = SETTINGS, *, stores: bool = False
+) -> RecordTallies:
+    """The tallies of a process that starts."""
+    tallies = RecordTallies()
+    while not await tallies.count(reader, lab.clock.wall_ms(), settings, stores=stores):
+        pass
     return tallies
 
 
-def plain(agents: dict[str, AgentTallies]) -> object:
-    return msgspec.to_builtins({name: dict(sorted(one.hours.items())) for name, one in agents.items()})
+def plain(tallies: RecordTallies) -> object:
+    """The numbers of each hour, and the newest subjects: rules see nothing else."""
+    seen: dict[str, object] = {"through": tallies.through, "unreadable": tallies.counted.unreadable}
+    for name, one in tallies.counted.agents.items():
+        newest = total(one.hours.values())
+        seen[name] = (newest, {hour: numbers(one, hour, hour) for hour in one.hours})
+    return msgspec.to_builtins(seen)
 
 
-@pytest.mark.parametrize("processes", [0, 1, 2], ids=["none kept", "kept", "by turns"])
+async def portions(lab: Lab) -> list[int]:
+    """The portions in the ledger, by number."""
+    return [int(entry.key) for entry in await lab.journal.entries(f"{counting.TALLIES}/")]
+
+
+@pytest.mark.parametrize("processes", [0, 1, 2], ids=["restarted", "one", "by turns"])
 @pytest.mark.parametrize("at_once", [1, 3, 17, 2000])
 @virtual
 async def test_tallies_do_not_depend_on_the_portions(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, at_once: int, processes: int
 ):
-    """Nor on the readings that processes keep, and on which of them makes a pass."""
+    """Nor on what processes keep, and on which of them counts."""
     await history(lab, at_once)
-    kept = [Readings() for _ in range(processes)]
+    kept, turn = [RecordTallies() for _ in range(processes)], random.Random(at_once)
     async with lab.app(desk) as app:
         reader = app.service.reader
-        expected = await whole(reader)
+        expected = await counted(lab, reader)
         assert expected.through > 100
-        monkeypatch.setattr(passes, "AT_ONCE", at_once)
-        portions = await whole(reader)
-        now, read, turn = lab.clock.wall_ms(), 0, random.Random(at_once)
-        while more := await monitor_pass(
-            reader, now, SETTINGS, turn.choice(kept) if kept else Readings(), most=at_once
-        ):
-            read += more
-        stored, _ = await stored_tallies(reader)
-    assert plain(portions.agents) == plain(expected.agents)
-    assert (stored.through, read) == (expected.through, expected.through)
-    assert plain(stored.agents) == plain(expected.agents)
-    topics = total(topics for one in stored.agents.values() for topics in one.hours.values())
+        monkeypatch.setattr(counting, "AT_ONCE", at_once)
+        monkeypatch.setattr(counting, "PORTION", 20)
+        last = RecordTallies()
+        while last.through < expected.through:
+            last = turn.choice(kept) if kept else RecordTallies()
+            await last.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True)
+        for one in kept:
+            while not await one.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True):
+                pass
+        restarted = await counted(lab, reader)
+    assert await portions(lab) == list(range(expected.through // 20))
+    for one in (*kept, last, restarted):
+        assert plain(one) == plain(expected)
+    topics = total(topics for one in restarted.counted.agents.values() for topics in one.hours.values())
     assert topics["versions"]["7"].number == 12
     assert sum(one.number for one in topics["writes"].values()) == 12
 
@@ -117,53 +123,90 @@ class Forgetful(Readings):
 
 @pytest.mark.parametrize("stored", [False, True])
 @virtual
-async def test_a_pass_that_fails_at_any_call_neither_loses_nor_doubles(lab: Lab, stored: bool):
+async def test_a_count_that_fails_at_any_call_neither_loses_nor_doubles(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, stored: bool
+):
     await history(lab, 5, runs=6)
     async with lab.app(desk) as app:
-        reader, now, call, readings = app.service.reader, lab.clock.wall_ms(), 0, Forgetful()
-        expected = await whole(reader)
+        reader, call = app.service.reader, 0
+        expected = await counted(lab, reader)
+        monkeypatch.setattr(counting, "PORTION", 11)
         failed = 1
         while failed:
-            call, failed = call + 1, 0
-            lab.journal._hints.pop(passes.NOTE, None)
+            call, failed, tallies, ended = call + 1, 0, RecordTallies(), False
+            tallies._readings = Forgetful()
+            monkeypatch.setattr(counting, "TALLIES", f"tallies-of-{call}")
             lab.journal.fail_next(call, JournalUnavailable("the disk"), stored=stored)
-            while True:
+            while not ended:
                 try:
-                    if await monitor_pass(reader, now, SETTINGS, readings, most=11) == 0:
-                        break
+                    ended = await tallies.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True)
                 except JournalUnavailable:
                     failed += 1
             lab.journal._faults.clear()  # the call did not come: this was the last round
-            found, _ = await stored_tallies(reader)
-            assert (found.through, plain(found.agents)) == (expected.through, plain(expected.agents)), call
+            assert plain(tallies) == plain(expected), call
+            assert await portions(lab) == list(range(expected.through // 11)), call
+            assert plain(await counted(lab, reader)) == plain(expected), call
     assert call > 15
 
 
 @virtual
-async def test_of_two_passes_at_once_one_counts(lab: Lab):
+async def test_of_two_processes_at_once_one_posts_a_portion(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     await history(lab, 6)
+    monkeypatch.setattr(counting, "PORTION", 20)
     lab.lag_s = 0.01  # so that each comes between the calls of the other
     async with lab.app(desk) as app, lab.app(desk) as other:
-        now = lab.clock.wall_ms()
-        expected = await whole(app.service.reader)
-        counted = await asyncio.gather(*(
-            monitor_pass(one.service.reader, now, SETTINGS, Readings(), most=10**6) for one in (app, other)
-        ))  # fmt: skip
-        assert sorted(counted, key=str) == sorted([expected.through, None], key=str)
-        found, _ = await stored_tallies(app.service.reader)
-    assert plain(found.agents) == plain(expected.agents)
+        expected = await counted(lab, app.service.reader)
+        both = await asyncio.gather(*(counted(lab, one.service.reader, stores=True) for one in (app, other)))
+        restarted = await counted(lab, app.service.reader)
+    assert await portions(lab) == list(range(expected.through // 20))
+    for one in (*both, restarted):
+        assert plain(one) == plain(expected)
 
 
-@pytest.mark.parametrize("note", [b"{", b"[]", b'{"version":99}', b'{"through":1000000,"incarnation":"1"}'])
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"agents":7}'])
+@pytest.mark.parametrize("number", [0, 2])
 @virtual
-async def test_a_note_that_cannot_be_used_is_counted_again(lab: Lab, note: bytes):
+async def test_a_portion_that_cannot_be_read_is_counted_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, number: int, body: bytes
+):
     await history(lab, 7, runs=3)
     async with lab.app(desk) as app:
-        reader, expected = app.service.reader, await whole(app.service.reader)
-        lab.journal._hints[passes.NOTE] = note
-        assert await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, Readings(), most=10**6) == expected.through
-        found, _ = await stored_tallies(reader)
-    assert plain(found.agents) == plain(expected.agents)
+        reader = app.service.reader
+        expected = await counted(lab, reader)
+        monkeypatch.setattr(counting, "PORTION", 10)
+        tallies = RecordTallies()
+        while tallies.through < number * 10:
+            await tallies.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True)
+        await lab.journal.post(Post(f"{TALLIES}/0", str(number), body))
+        for _ in range(2):
+            assert plain(await counted(lab, reader, stores=True)) == plain(expected)
+    assert len(await portions(lab)) == expected.through // 10 > number
+
+
+@virtual
+async def test_portions_older_than_the_past_of_the_rules_are_not_read(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(counting, "PORTION", 10)
+    monkeypatch.setattr(counting, "BLOCK", 2)
+    settings = MonitorSettings(recent_ms=HOUR_MS, past_ms=DAY_MS)
+    await history(lab, 8, runs=9)
+    async with lab.app(desk) as app:
+        old = (await counted(lab, app.service.reader, stores=True)).whole // 20
+    await asyncio.sleep(3 * DAY_MS / 1000)
+    await history(lab, 9, runs=4, first=9)
+    async with lab.app(desk) as app:
+        reader, read, entries = app.service.reader, list[str](), lab.journal.entries
+
+        def noted(stream: str, after: int = 0) -> Any:
+            read.append(stream)
+            return entries(stream, after)
+
+        whole = await counted(lab, reader, settings, stores=True)
+        monkeypatch.setattr(lab.journal, "entries", noted)
+        restarted = await counted(lab, reader, settings)
+    assert plain(restarted) == plain(whole)
+    assert old > 3
+    assert not {f"{TALLIES}/{block}" for block in range(old)} & {*read}
+    assert f"{TALLIES}/{whole.whole // 20}" in read
 
 
 HOURS = st.dictionaries(st.integers(0, 400), st.integers(1, 9), max_size=30)
@@ -179,56 +222,65 @@ def test_what_is_kept_by_the_day_gives_the_same_sums(hours: dict[int, int], days
     kept = tallies.shortened(first, fine)
     for low, high in ((first, border), (border + 1, 10**6)):
         assert numbers(kept, low, high) == numbers(tallies, low, high)
-    assert plain({"": kept.shortened(first, fine)}) == plain({"": kept})
+    assert kept.shortened(first, fine) == kept
 
 
 def observed(hour: int, number: int) -> Observation:
     return Observation("writes", f"{number % 2}", f"run-{number}", hour * HOUR_MS + number)
 
 
-def numbers(tallies: AgentTallies, first: int, last: int) -> dict[str, int]:
-    return {value: one.number for value, one in tallies.between(first, last).get("writes", {}).items()}
+def numbers(tallies: AgentTallies, first: int, last: int) -> dict[str, dict[str, int]]:
+    between = tallies.between(first, last)
+    return {topic: {value: one.number for value, one in values.items()} for topic, values in between.items()}
 
 
+@pytest.mark.deep
 @virtual
 async def test_what_is_acknowledged_is_shown_again_with_new_evidence(lab: Lab):
     async def ran(names: list[str]) -> None:
         await asyncio.gather(*(app.run(desk, name) for name in names), return_exceptions=True)
         await asyncio.sleep(8 * HOUR_MS / 1000)
 
-    tuned = MonitorSettings(chance=0.01)
+    async def looked(minutes: int = 0) -> list[FindingRaised]:
+        """The findings that are shown after another look, so many minutes later."""
+        await asyncio.sleep(60 * minutes)
+        assert await watch(app.service.reader, app.engine.outbox, lab.clock.wall_ms(), tuned, tallies)
+        return await shown_findings(lab.journal)
+
+    async def seen(until_ms: int = 0) -> None:
+        one = Acknowledgement(found.id, found.newest_ms, "ann", "known", until_ms)
+        await acknowledge(lab.journal, app.engine.outbox, one, lab.clock.wall_ms())
+
+    tuned, tallies = MonitorSettings(chance=0.01), RecordTallies()
     async with lab.app(desk, recover=True, poll_ms=600_000) as app:
-        reader, readings = app.service.reader, Readings()
+        reader = app.service.reader
         await ran([f"n{number}" for number in range(30)])
         await asyncio.sleep(DAY_MS / 1000)
         await ran([f"dear{number}" for number in range(5)])
         (found,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
-        await watch(reader, lab.clock.wall_ms(), tuned, readings)
+        assert await shown_findings(lab.journal) == [], "a command records nothing"
         began = lab.clock.wall_ms()
-        assert await watched(reader, began) == JudgedFindings(began, [found], {found.id: began})
-        await asyncio.sleep(60)
-        await watch(reader, lab.clock.wall_ms(), tuned, readings)
-        assert (await watched(reader, began + 60_000)).since == {found.id: began}
-        lab.journal._hints[FINDINGS] = b"{"
-        assert (await watched(reader, began)).findings == []
-        await acknowledge(lab.journal, Acknowledgement(found.id, found.newest_ms, "ann", "known", began + DAY_MS))
-        await watch(reader, lab.clock.wall_ms(), tuned, readings)
-        assert (await watched(reader, began + DAY_MS - 1)).findings == []
-        ended = await watched(reader, began + DAY_MS)
-        assert ([one.id for one in ended.findings], ended.since) == ([found.id], {found.id: began + DAY_MS})
-        await acknowledge(lab.journal, Acknowledgement(found.id, found.newest_ms, "ann", "known"))
-        assert (await watched(reader, began + DAY_MS)).findings == []
+        assert await looked() == [FindingRaised(found, began)]
+        assert await looked(minutes=1) == [FindingRaised(found, began)]
+        await seen(until_ms=began + HOUR_MS)
+        assert await shown_findings(lab.journal) == []
+        assert await looked(minutes=58) == []
+        ended = await looked(minutes=1)
+        assert [(one.id, one.since_ms) for one in ended] == [(found.id, began + HOUR_MS)]
+        await seen()
+        assert await looked(minutes=5) == []
         quiet = await present(reader, lab.clock.wall_ms(), tuned)
         assert (quiet.findings, quiet.acknowledged) == ([], 1)
         assert [one.id for one in (await with_acknowledged(reader, lab.clock.wall_ms(), tuned)).findings] == [found.id]
         await ran(["dear-again"])
         (again,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
+        assert [one.finding for one in await looked()] == [again]
     assert (again.id, again.rule) == (found.id, "refusals")
 
 
 @virtual
 async def test_a_run_that_goes_on_is_read_once(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    """However long it is; without what is kept, each pass would read it from the start."""
+    """However long it is; without what is kept, each count would read it from the start."""
     await history(lab, 8, runs=3)
     async with lab.app(desk) as app:
         reader, read = app.service.reader, list[str]()
@@ -239,29 +291,31 @@ async def test_a_run_that_goes_on_is_read_once(lab: Lab, monkeypatch: pytest.Mon
             return records_between(self, run, after, last)
 
         monkeypatch.setattr(JournalReader, "records_between", noted)
-        readings = Readings()
-        while await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, readings, most=1):
-            pass
+        monkeypatch.setattr(counting, "AT_ONCE", 1)
+        await counted(lab, reader)
         assert read == []
-        monkeypatch.setattr(passes, "KEPT_RECORDS", 0)
-        lab.journal._hints.pop(passes.NOTE)
-        while await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, readings, most=1):
-            pass
+        monkeypatch.setattr(counting, "KEPT_RECORDS", 0)
+        await counted(lab, reader)
         assert len(read) > 20
 
 
 @virtual
-async def test_a_full_pass_is_followed_by_another(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+async def test_a_look_that_counts_its_fill_is_followed_by_another(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     await history(lab, 9, runs=3)
     async with lab.app(desk) as app:
-        reader, readings = app.service.reader, Readings()
-        total_read = (await whole(reader)).through
-        monkeypatch.setattr(passes, "A_PASS", total_read - 1)
-        monkeypatch.setattr(monitor_pass, "__defaults__", (total_read - 1,))
-        assert not await watch(reader, lab.clock.wall_ms(), SETTINGS, readings)
-        assert (await watched(reader, lab.clock.wall_ms())).at_ms == 0, "much is uncounted"
-        assert await watch(reader, lab.clock.wall_ms(), SETTINGS, readings)
-        assert (await watched(reader, lab.clock.wall_ms())).at_ms == lab.clock.wall_ms()
+        reader, outbox, tallies = app.service.reader, app.engine.outbox, RecordTallies()
+        total_read, judged_at = (await counted(lab, reader)).through, list[int]()
+
+        def judged(_agents: object, now_ms: int, _settings: object) -> list[Any]:
+            judged_at.append(now_ms)
+            return []
+
+        monkeypatch.setattr(passes, "judged", judged)
+        monkeypatch.setattr(counting, "PORTION", total_read - 1)
+        assert not await watch(reader, outbox, lab.clock.wall_ms(), SETTINGS, tallies)
+        assert judged_at == [], "much is uncounted"
+        assert await watch(reader, outbox, lab.clock.wall_ms(), SETTINGS, tallies)
+        assert judged_at == [lab.clock.wall_ms()]
 
 
 @agent(run_id="{name}", version="7")
@@ -282,16 +336,17 @@ async def test_runs_that_have_not_ended_are_counted_once_whatever_is_kept(
         begun = [asyncio.create_task(app.run(long, f"r{number}")) for number in range(3)]
         await asyncio.sleep(3600)
         reader, now = app.service.reader, lab.clock.wall_ms()
-        expected = await whole(reader)
-        monkeypatch.setattr(passes, "AT_ONCE", 20)
-        monkeypatch.setattr(passes, "KEPT_RECORDS", 50 if case == "evicted" else 10_000)
-        await monitor_pass(reader, now, SETTINGS, Readings(), most=100)
-        kept, turn = [Readings(), Readings()], 0
-        while await monitor_pass(reader, now, SETTINGS, kept[turn % 2 if case == "by turns" else 0], most=40):
+        expected = await counted(lab, reader)
+        monkeypatch.setattr(counting, "AT_ONCE", 20)
+        monkeypatch.setattr(counting, "PORTION", 50)
+        monkeypatch.setattr(counting, "KEPT_RECORDS", 50 if case == "evicted" else 10_000)
+        await RecordTallies().count(reader, now, SETTINGS, stores=True)
+        kept, turn = [RecordTallies(), RecordTallies()], 0
+        while not await kept[turn % 2 if case == "by turns" else 0].count(reader, now, SETTINGS, stores=True):
             turn += 1
-        stored, _ = await stored_tallies(reader)
+        await kept[0].count(reader, now, SETTINGS, stores=True)
         for one in begun:
             one.cancel()
         await asyncio.gather(*begun, return_exceptions=True)
     assert turn > 5
-    assert plain(stored.agents) == plain(expected.agents)
+    assert plain(kept[0]) == plain(expected)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
-from holdfast.errors import UsageError
-from holdfast.inspect.monitors.rules import (
+from beforehand.errors import UsageError
+from beforehand.inspect.monitors.rules import (
     DueRun,
     MissedFiring,
     MonitorSettings,
@@ -15,8 +15,8 @@ from holdfast.inspect.monitors.rules import (
     undriven,
     without_progress,
 )
-from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS
-from holdfast.inspect.monitors.tuning import tuned
+from beforehand.inspect.monitors.tallies import DAY_MS, HOUR_MS
+from beforehand.inspect.monitors.tuning import tuned
 
 WHOLE = {
     "silent": "2h", "recent": "12h", "history": "7d", "versions": "3h", "late": "20m", "queue": "5m",
@@ -57,9 +57,9 @@ def test_every_field_is_read():
 )
 def test_a_fault_is_named_with_its_place(table: dict[str, Any], fault: str):
     with pytest.raises(UsageError) as refused:
-        tuned(table, "pyproject.toml: [tool.holdfast.monitors]")
+        tuned(table, "pyproject.toml: [tool.beforehand.monitors]")
     assert fault in refused.value.message
-    assert refused.value.message.startswith("pyproject.toml: [tool.holdfast.monitors] cannot be used: ")
+    assert refused.value.message.startswith("pyproject.toml: [tool.beforehand.monitors] cannot be used: ")
 
 
 def test_rules_judge_an_agent_by_its_own_bounds():

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Rejected, Run, agent, tool
-from holdfast.control.schedules import declare_schedules
-from holdfast.inspect.monitors.observations import Observation
-from holdfast.inspect.monitors.passes import present, recorded
-from holdfast.inspect.monitors.rules import (
+from beforehand import Rejected, Run, agent, tool
+from beforehand.control.schedules import declare_schedules
+from beforehand.inspect.monitors.observations import Observation
+from beforehand.inspect.monitors.passes import present, recorded
+from beforehand.inspect.monitors.rules import (
     DueRun,
     MissedFiring,
     MonitorSettings,
@@ -28,10 +28,10 @@ from holdfast.inspect.monitors.rules import (
     undriven,
     without_progress,
 )
-from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies
-from holdfast.journal.port import RunRow
-from holdfast.model import records as r
-from holdfast.queues.firing_times import Schedule
+from beforehand.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies
+from beforehand.journal.port import RunRow
+from beforehand.model import records as r
+from beforehand.queues.firing_times import Schedule
 from tests.unit.engine.lab import Lab, virtual
 
 NOW = 1_800_000_000_000
@@ -71,7 +71,7 @@ def test_unknown_outcomes_far_above_the_past_are_found_with_their_evidence():
     assert (found.rule, found.agent) == ("unknown outcomes", "desk")
     assert found.what == "7 of 37 writes ended unknown in the last 1 d; before: 2 of 402"
     assert len(found.evidence) == 5
-    assert found.command == f"holdfast why {now[-1].subject}"
+    assert found.command == f"beforehand why {now[-1].subject}"
     assert found.newest_ms == NOW - 2 * MINUTE
 
 
@@ -125,7 +125,7 @@ def test_a_run_far_above_the_past_is_found(topic: str, rule: Rule, usual: int, f
     now = seen(topic, str(far), 1, NOW)
     (found,) = findings(RUNS, now)
     assert found.rule == rule
-    assert found.command == f"holdfast show {now[0].subject}"
+    assert found.command == f"beforehand show {now[0].subject}"
     assert rules(RUNS, now, seen(topic, str(usual), 1, NOW - DAY_MS * 2)) == []  # one in a hundred reached a part of it
     many = [*RUNS, *seen("runs", "completed", 200, NOW - 4 * DAY_MS)]
     assert rules(many, now, seen(topic, str(usual), 1, NOW - DAY_MS * 2)) == [rule]  # a single outlier before
@@ -268,6 +268,7 @@ async def sleeper(run: Run, name: str) -> None:
     await asyncio.sleep(3600)
 
 
+@pytest.mark.deep
 @virtual
 async def test_the_recorded_past_is_judged_as_the_present_was(lab: Lab):
     settings = MonitorSettings(chance=0.01)
@@ -296,7 +297,7 @@ async def test_a_run_that_does_nothing_is_found_while_it_does_and_afterwards(lab
         assert (await present(app.service.reader, lab.clock.wall_ms(), SETTINGS)).findings == []
         await asyncio.sleep(20 * 60)
         (found,) = (await present(app.service.reader, lab.clock.wall_ms(), SETTINGS)).findings
-        assert (found.rule, found.command) == ("no progress", "holdfast show ann")
+        assert (found.rule, found.command) == ("no progress", "beforehand show ann")
         await running
         assert (await present(app.service.reader, lab.clock.wall_ms(), SETTINGS)).findings == []
         (later,) = (await recorded(app.service.reader, begin, lab.clock.wall_ms(), SETTINGS)).findings

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.inspect.prices import Prices, PricesError, declared_prices, published_prices
-from holdfast.model.usage import CallCost, Usage
+from beforehand.inspect.prices import Prices, PricesError, declared_prices, published_prices
+from beforehand.model.usage import CallCost, Usage
 
 NOON = 1_767_268_800_000
 FILE: dict[str, Any] = {

@@ -4,12 +4,12 @@ import contextlib
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.agent.tool import Tool
-from holdfast.errors import ChildStopped, DecisionFailed, ReplayDiverged, RunStopped, RunSuspended
-from holdfast.inspect.fork import fork
-from holdfast.inspect.replay import replay
-from holdfast.policies import Retry
+from beforehand import Run, agent, tool
+from beforehand.agent.tool import Tool
+from beforehand.errors import ChildStopped, DecisionFailed, ReplayDiverged, RunStopped, RunSuspended
+from beforehand.inspect.fork import fork
+from beforehand.inspect.replay import replay
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt, until_it_dies
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Holdfast
-from holdfast.cli.main import main
-from holdfast.engine.settings import Settings
+from beforehand import Beforehand
+from beforehand.cli.main import main
+from beforehand.engine.settings import Settings
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.webhooks.receiver import receiving
 from tests.unit.webhooks.test_outgoing import greet, tell
@@ -45,7 +45,7 @@ async def test_heads_go_to_an_endpoint_that_asks_for_them_once_in_a_span_and_are
 
 def test_a_head_that_came_by_webhook_verifies_the_journal(tmp_path: Path):
     async def work() -> None:
-        async with Holdfast(file, agents=[greet], settings=settings) as app:
+        async with Beforehand(file, agents=[greet], settings=settings) as app:
             await tell(app, elsewhere.url, "journal.head")
             async with asyncio.timeout(30):
                 while not elsewhere.came:  # noqa: ASYNC110 - a real server in a thread, which sets no event of this loop

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.errors import BudgetExceeded, DecisionFailed, ModelError
-from holdfast.inspect import spending as module
-from holdfast.inspect.costs import CostLine, costs
-from holdfast.inspect.prices import DeclaredPrices, ModelPrice, Prices
-from holdfast.inspect.reader import JournalReader
-from holdfast.inspect.spending import WINDOW_MS, Spending
-from holdfast.journal.backends import address_of
-from holdfast.journal.host import wall_ms
-from holdfast.journal.port import Reader
-from holdfast.policies import Retry, RunBudget
+from beforehand import Beforehand, Run, agent
+from beforehand.errors import BudgetExceeded, DecisionFailed, ModelError
+from beforehand.inspect import spending as module
+from beforehand.inspect.costs import CostLine, costs
+from beforehand.inspect.prices import DeclaredPrices, ModelPrice, Prices
+from beforehand.inspect.reader import JournalReader
+from beforehand.inspect.spending import WINDOW_MS, Spending
+from beforehand.journal.backends import address_of
+from beforehand.journal.host import wall_ms
+from beforehand.journal.port import Reader
+from beforehand.policies import Retry, RunBudget
 
 PRICES = Prices(DeclaredPrices("mine", "USD", {"m-1": ModelPrice(input=1, output=2)}))
 
@@ -42,7 +42,7 @@ async def desk(run: Run, number: int) -> None:
 
 
 async def filled(path: Path, numbers: range) -> None:
-    async with Holdfast(path, agents=[desk], recover=False) as app:
+    async with Beforehand(path, agents=[desk], recover=False) as app:
         for number in numbers:
             await app.run(desk, number)
 
@@ -103,7 +103,7 @@ def test_a_call_that_a_budget_or_a_service_refused_is_none_for_every_view(
     path = tmp_path / "desk.db"
 
     async def made() -> None:
-        async with Holdfast(path, agents=[limited], recover=False) as app:
+        async with Beforehand(path, agents=[limited], recover=False) as app:
             await app.run(limited, 1, budget=RunBudget(model_calls=4, then="stop"))
 
     async def story(reader: JournalReader, journal: Reader) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.inspect.text import ago, count, duration, safe, safe_json, short
+from beforehand.inspect.text import ago, count, duration, safe, safe_json, short
 
 
 @given(st.text())

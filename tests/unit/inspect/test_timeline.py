@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from holdfast.inspect.render_records import end_text, plain_input, verdict_text
-from holdfast.inspect.timeline import Timeline, timeline
-from holdfast.model import records as r
-from holdfast.model.facts import Correction, Fact, Weighed
-from holdfast.model.outcome import RETURNED, Basis
-from holdfast.model.plan import Call, Chosen, Plan, PlanStep
-from holdfast.model.usage import Usage
+from beforehand.inspect.render_records import end_text, plain_input, verdict_text
+from beforehand.inspect.timeline import Timeline, timeline
+from beforehand.model import records as r
+from beforehand.model.facts import Correction, Fact, Weighed
+from beforehand.model.outcome import RETURNED, Basis
+from beforehand.model.plan import Call, Chosen, Plan, PlanStep
+from beforehand.model.usage import Usage
 
 INTENT = r.Intent("pay", r.Raw(b'{"order":"1"}'), "d", "c")
 START = (

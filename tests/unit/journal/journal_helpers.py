@@ -9,12 +9,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.journal.host import HostFacts
-from holdfast.journal.port import Fate, Journal, LeaseGranted, NewRun, Worker
-from holdfast.journal.run_log import RunLog, genesis
-from holdfast.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase, Value
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
+from beforehand.journal.host import HostFacts
+from beforehand.journal.port import Fate, Journal, LeaseGranted, NewRun, Worker
+from beforehand.journal.run_log import RunLog, genesis
+from beforehand.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase, Value
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
 
 LONG_MS = 3_600_000
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, journal
-from holdfast.errors import JournalError, UsageError
-from holdfast.journal.backends import address_of, addresses_in
-from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Journal
-from holdfast.journal.sqlite.apsw_driver import ApswDatabase
-from holdfast.journal.sqlite.driver import OpenFile, StandardDatabase
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand import Beforehand, journal
+from beforehand.errors import JournalError, UsageError
+from beforehand.journal.backends import address_of, addresses_in
+from beforehand.journal.memory import MemoryJournal
+from beforehand.journal.port import Journal
+from beforehand.journal.sqlite.apsw_driver import ApswDatabase
+from beforehand.journal.sqlite.driver import OpenFile, StandardDatabase
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_an_address_is_written_as_short_as_it_works(tmp_path: Path, monkeypatch:
 
 def test_a_journal_without_apsw_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "apsw", None)
-    monkeypatch.delitem(sys.modules, "holdfast.journal.sqlite.apsw_driver", raising=False)
-    with pytest.raises(UsageError, match=r"pip install 'holdfast\[apsw\]'"):
+    monkeypatch.delitem(sys.modules, "beforehand.journal.sqlite.apsw_driver", raising=False)
+    with pytest.raises(UsageError, match=r"pip install 'apsw>="):
         journal.open(f"sqlite+apsw://{tmp_path}/desk.db")
 
 
 def test_an_app_over_memory_runs_and_every_journal_has_keys_of_its_own():
     from tests.unit.test_app import desk
 
-    with Holdfast("memory:", agents=[desk]) as app:
+    with Beforehand("memory:", agents=[desk]) as app:
         assert app.run(desk, 21) == 42
     namespaces = {asyncio.run(journal.open("memory:").open()).namespace for _ in range(3)}
     assert len(namespaces) == 3

@@ -15,15 +15,15 @@ from typing import Literal
 import msgspec
 import pytest
 
-from holdfast.journal import host
-from holdfast.journal.port import Worker
+from beforehand.journal import host
+from beforehand.journal.port import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the facts of /proc")
 
 WAIT = "import sys; print('up', flush=True); sys.stdin.read()"
 SAY_WHO = """
 import sys, msgspec
-from holdfast.journal import host
+from beforehand.journal import host
 print(msgspec.json.encode(host.this_process("other")).decode(), flush=True)
 sys.stdin.read()
 """
@@ -275,7 +275,7 @@ def test_the_facts_of_macos_are_empty_elsewhere() -> None:
 
 def test_uptime_never_goes_back_and_is_the_machines() -> None:
     before = host.uptime_ms()
-    with running("from holdfast.journal import host; print(host.uptime_ms(), flush=True)") as (_, line):
+    with running("from beforehand.journal import host; print(host.uptime_ms(), flush=True)") as (_, line):
         assert before <= int(line) <= host.uptime_ms()
 
 

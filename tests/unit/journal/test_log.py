@@ -8,11 +8,11 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
-from holdfast.journal.backend_rules import MAX_BODY
-from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Post, Row
-from holdfast.journal.run_log import genesis, verify_chain
+from beforehand.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
+from beforehand.journal.backend_rules import MAX_BODY
+from beforehand.journal.memory import MemoryJournal
+from beforehand.journal.port import Post, Row
+from beforehand.journal.run_log import genesis, verify_chain
 from tests.unit.journal.journal_helpers import body, error_of, start_log, stored
 
 

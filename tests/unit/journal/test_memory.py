@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import JournalUnavailable
-from holdfast.journal.memory import RIDE_MS, MemoryJournal
-from holdfast.journal.port import Busy, LeaseGranted, Post, RunChange
+from beforehand.errors import JournalUnavailable
+from beforehand.journal.memory import RIDE_MS, MemoryJournal
+from beforehand.journal.port import Busy, LeaseGranted, Post, RunChange
 from tests.unit.journal.journal_helpers import body, error_of, start_log, stored
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast.journal.sqlite.schema import shipped
+from beforehand.journal.sqlite.schema import shipped
 from scripts.sql_reference import render
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "sql.md"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import JournalUnavailable
-from holdfast.journal.port import Identity, NewRun, Post, Worker
-from holdfast.journal.sqlite import anchor
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.errors import JournalUnavailable
+from beforehand.journal.port import Identity, NewRun, Post, Worker
+from beforehand.journal.sqlite import anchor
+from beforehand.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, body, error_of, sqlite, start_log, stored
 
 Check = Callable[[SqliteJournal, Identity], Awaitable[None]]

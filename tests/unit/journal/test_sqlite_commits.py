@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import JournalUnavailable, LeaseLost, RecordRefused
-from holdfast.journal.port import Lease, Post, Row, RunChange, Write
-from holdfast.journal.run_log import RunLog
-from holdfast.journal.sqlite import group_commit
-from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
-from holdfast.journal.sqlite.opening import Parts
+from beforehand.errors import JournalUnavailable, LeaseLost, RecordRefused
+from beforehand.journal.port import Lease, Post, Row, RunChange, Write
+from beforehand.journal.run_log import RunLog
+from beforehand.journal.sqlite import group_commit
+from beforehand.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
+from beforehand.journal.sqlite.opening import Parts
 from tests.unit.journal.journal_helpers import Plan, always, body, error_of, once, sqlite, start_log, stored
 
 WAYS = pytest.mark.parametrize("parts", [Parts(commits="loop"), Parts(commits="thread")], ids=["loop", "thread"])

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.port import Worker
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.port import Worker
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 WRITES = """
 import asyncio, os, signal
-from holdfast.journal.port import Post
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.port import Post
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 async def main():
     journal = SqliteJournal("desk.db")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.port import Post
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.port import Post
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 MINUTE_NS = 60 * 10**9
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.errors import JournalError, JournalUnavailable
-from holdfast.journal import host
-from holdfast.journal.port import Identity
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.opening import Parts
-from holdfast.journal.sqlite.schema import Migration, shipped, statements
+from beforehand.errors import JournalError, JournalUnavailable
+from beforehand.journal import host
+from beforehand.journal.port import Identity
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
+from beforehand.journal.sqlite.schema import Migration, shipped, statements
 from tests.unit.journal.journal_helpers import body, error_of, sqlite, start_log, stored
 
 
@@ -166,7 +166,7 @@ def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:
     connection.execute("create table theirs (n)")
     connection.close()
     before = path.read_bytes()
-    assert "not a Holdfast journal" in refusal(SqliteJournal(path))
+    assert "not a Beforehand journal" in refusal(SqliteJournal(path))
     assert path.read_bytes() == before
 
 

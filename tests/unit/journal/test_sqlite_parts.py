@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.host import queued_ns
-from holdfast.journal.port import Post
-from holdfast.journal.sqlite import group_commit, ledger
-from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase
-from holdfast.journal.sqlite.group_commit import CommitPace
-from holdfast.journal.sqlite.lock import FileLock
-from holdfast.journal.sqlite.schema import shipped, statements
+from beforehand.journal.host import queued_ns
+from beforehand.journal.port import Post
+from beforehand.journal.sqlite import group_commit, ledger
+from beforehand.journal.sqlite.driver import DatabaseFailure, StandardDatabase
+from beforehand.journal.sqlite.group_commit import CommitPace
+from beforehand.journal.sqlite.lock import FileLock
+from beforehand.journal.sqlite.schema import shipped, statements
 
 MS = 1_000_000
 

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 
 def test_opening_waits_for_somebody_who_reads(tmp_path):

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.journal.sqlite import ledger, runs
-from holdfast.journal.sqlite.driver import Database
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.runs import Query
+from beforehand.journal.sqlite import ledger, runs
+from beforehand.journal.sqlite.driver import Database
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.runs import Query
 
 
 class Asked:

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from holdfast.cli.common import without_waiting
-from holdfast.errors import JournalError, JournalUnavailable
-from holdfast.journal.port import Lease, NewRun, Post, Worker, Write
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.reader import SqliteReader
+from beforehand.cli.common import without_waiting
+from beforehand.errors import JournalError, JournalUnavailable
+from beforehand.journal.port import Lease, NewRun, Post, Worker, Write
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.reader import SqliteReader
 
 LEASE = Lease("r", 1, 1, "w")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.port import LeaseGranted, NewRun, Row, Worker, Write
-from holdfast.journal.run_log import genesis, verify_chain
-from holdfast.journal.sqlite.batch import parted
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.port import LeaseGranted, NewRun, Row, Worker, Write
+from beforehand.journal.run_log import genesis, verify_chain
+from beforehand.journal.sqlite.batch import parted
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 WITHOUT = [
     b'{"kind":"ContractStored"}',

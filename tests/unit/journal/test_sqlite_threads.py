@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.port import NewRun, Row, Write
-from holdfast.journal.run_log import genesis
-from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.journal_file import JournalFile
-from holdfast.journal.sqlite.opening import Parts
+from beforehand.journal.port import NewRun, Row, Write
+from beforehand.journal.run_log import genesis
+from beforehand.journal.sqlite.driver import DatabaseFailure, StandardDatabase
+from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.journal_file import JournalFile
+from beforehand.journal.sqlite.opening import Parts
 
 SLOW = "select max(id), 1 from record union all select max(id), 2 from ledger"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal import host
-from holdfast.journal.port import Busy, LeaseGranted, NewRun, Worker
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.journal import host
+from beforehand.journal.port import Busy, LeaseGranted, NewRun, Worker
+from beforehand.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, error_of, sqlite
 
 OLD = Worker("old", machine="machine-1", boot="boot-1")
@@ -83,9 +83,9 @@ def test_the_real_fate_of_a_real_process(tmp_path: Path) -> None:
     """A child registers itself with a long lease and dies: its runs are free at once."""
     script = (
         "import asyncio, os, signal, sys\n"
-        "from holdfast.journal import host\n"
-        "from holdfast.journal.port import NewRun\n"
-        "from holdfast.journal.sqlite.journal import SqliteJournal\n"
+        "from beforehand.journal import host\n"
+        "from beforehand.journal.port import NewRun\n"
+        "from beforehand.journal.sqlite.journal import SqliteJournal\n"
         "async def main():\n"
         "    journal = SqliteJournal(sys.argv[1])\n"
         "    await journal.open()\n"

@@ -8,13 +8,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast import Key, Once, Run, agent, current_operation, tool
-from holdfast.errors import DecisionFailed, LoopStopped, ModelError, UsageError
-from holdfast.loop import Chat, Compaction, LoopLimits, ModelCall, ModelLoop, ModelReply, user
-from holdfast.model import records as r
-from holdfast.policies import Retry
-from holdfast.testing import run_virtual
-from holdfast.testing.services import ScriptedModel
+from beforehand import Key, Once, Run, agent, current_operation, tool
+from beforehand.errors import DecisionFailed, LoopStopped, ModelError, UsageError
+from beforehand.loop import Chat, Compaction, LoopLimits, ModelCall, ModelLoop, ModelReply, user
+from beforehand.model import records as r
+from beforehand.policies import Retry
+from beforehand.testing import run_virtual
+from beforehand.testing.services import ScriptedModel
 from tests.unit.engine.lab import Lab
 
 sent: list[str] = []
@@ -211,7 +211,7 @@ def test_the_most_turns():
     assert isinstance(result, LoopStopped)
     assert (result.code, len(sent)) == ("turns", 3)
     assert "the limit of 3 turns is reached" in str(result)
-    assert "holdfast show chat-hello" in result.next_step
+    assert "beforehand show chat-hello" in result.next_step
 
 
 def test_the_most_tokens():

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Key, Run, agent, tool
-from holdfast.errors import DecisionFailed, LoopStopped, ModelError, UsageError
-from holdfast.inspect.prices import declared_prices
-from holdfast.loop import Chat, ModelCall, ModelLoop, ModelPlanner, ModelReply, ModelRequest, Route, RouteModel, user
-from holdfast.loop.model_health import ModelFailure
-from holdfast.loop.route import RouteQuestion, choose
-from holdfast.loop.route_table import ANY_OUTAGE
-from holdfast.model import records as r
-from holdfast.model.run_budget import BudgetLeft
-from holdfast.model.usage import CallCost, Usage
-from holdfast.policies import Retry
-from holdfast.testing import run_virtual
-from holdfast.testing.services import ScriptedModel
+from beforehand import Key, Run, agent, tool
+from beforehand.errors import DecisionFailed, LoopStopped, ModelError, UsageError
+from beforehand.inspect.prices import declared_prices
+from beforehand.loop import Chat, ModelCall, ModelLoop, ModelPlanner, ModelReply, ModelRequest, Route, RouteModel, user
+from beforehand.loop.model_health import ModelFailure
+from beforehand.loop.route import RouteQuestion, choose
+from beforehand.loop.route_table import ANY_OUTAGE
+from beforehand.model import records as r
+from beforehand.model.run_budget import BudgetLeft
+from beforehand.model.usage import CallCost, Usage
+from beforehand.policies import Retry
+from beforehand.testing import run_virtual
+from beforehand.testing.services import ScriptedModel
 from tests.unit.engine.lab import Lab
 
 CODES = ("unavailable", "rate_limited", "unauthorized", "refused", "too_long", "malformed", "refusal", "")
@@ -110,8 +110,6 @@ def questions(draw: st.DrawFn) -> tuple[tuple[RouteModel, ...], RouteQuestion]:
         costs=draw(st.just({}) | costs),
         paused={name: ModelFailure(name, draw(outages), "down", ms) for name, ms in paused.items()},
         failures=tuple(draw(st.lists(failure, max_size=4))),
-        seconds=draw(st.dictionaries(st.sampled_from(names), st.floats(0.01, 60))),
-        within=draw(st.sampled_from([0.0, 1.0, 30.0])),
         left=draw(st.none() | st.builds(BudgetLeft, st.floats(0, 1), st.just("tokens of the run"))),
     )
     return tuple(table), known
@@ -144,10 +142,10 @@ def test_a_choice_is_able_healthy_and_reached_by_the_error_before_it(drawn):
         assert counts[choice.chosen.shown] == min(counts[one.shown] for one in others)
 
 
-@given(questions(), st.booleans())
-def test_without_failures_budget_then_share_then_time_then_price_decide(drawn, fastest: bool):
+@given(questions())
+def test_without_failures_budget_then_share_then_price_decide(drawn):
     table, known = drawn
-    known = msgspec.structs.replace(known, failures=(), paused={}, fastest=fastest)
+    known = msgspec.structs.replace(known, failures=(), paused={})
     able = [one for one in table if can(one, known)]
     if not able:
         return
@@ -162,17 +160,12 @@ def test_without_failures_budget_then_share_then_time_then_price_decide(drawn, f
         assert choice.chosen == drawn_one
         return
     plain = [one for one in able if not one.special] or able
-    slow = {one.shown for one in plain if 0 < known.within < known.seconds.get(one.shown, 0)}
-    timely = [one for one in plain if one.shown not in slow] or plain
-    priced = [known.costs[one.shown].amount for one in timely if one.shown in known.costs]
-    assert choice.chosen in timely
-    if fastest:
-        assert choice.chosen == min(timely, key=lambda one: known.seconds.get(one.shown, -1))
-    elif priced:
+    priced = [known.costs[one.shown].amount for one in plain if one.shown in known.costs]
+    assert choice.chosen in plain
+    if priced:
         assert known.costs[choice.chosen.shown].amount == min(priced)
     else:
-        assert choice.chosen == timely[0]
-    assert all(f"{name} takes" in choice.why for name in slow - {choice.chosen.shown}) or fastest or plain is able
+        assert choice.chosen == plain[0]
 
 
 def test_shares_are_kept_over_many_runs_and_grow_without_moving_runs():
@@ -189,7 +182,7 @@ def test_shares_are_kept_over_many_runs_and_grow_without_moving_runs():
 
 def _first_of(route: Route, run: str) -> str:
     """The model that a run asks first, by the number that the route draws for it."""
-    from holdfast.loop.route import _draw
+    from beforehand.loop.route import _draw
 
     table = route._table
     return choose(table, RouteQuestion(draw=_draw(run, table))).chosen.shown
@@ -450,13 +443,7 @@ A, B = models("a", "b")
         (lambda: Route([RouteModel(A, share=0.7), RouteModel(B, share=0.7)]), "add up to 1.4", "add up to 1"),
         (lambda: Route([RouteModel(A, below=1.5), B]), "below=1.5 is not a part of a budget", "0.05"),
         (lambda: Route([RouteModel(A, below=True), B]), "below=True is not a part of a budget", "0.05"),
-        (lambda: Route([RouteModel(A, below=0.2, share=0.2), B]), "more than one of share=, below= and shadow=", "one"),
-        (lambda: Route([RouteModel(A, shadow=0.2, share=0.2), B]), "more than one of", "one"),
-        (lambda: Route([RouteModel(A, shadow=2), B]), "shadow=2 is not a part of all decisions", "0.05"),
-        (lambda: Route([RouteModel(A, shadow=1)]), "only shadows, whose answers are never used", "that answers"),
-        (lambda: Route([A], within=3), "within=3 is not a time", "timedelta(seconds=5)"),
-        (lambda: Route([A], within=timedelta(0)), "is not a time", "timedelta(seconds=5)"),
-        (lambda: Route([A], prices=PRICES, fastest=True), "by price and by time", "fastest=True"),
+        (lambda: Route([RouteModel(A, below=0.2, share=0.2), B]), "a has both share= and below=", "one"),
         (lambda: Route([A, B], prices=PRICES), "no price is known of: a, b", "a free model is 0"),
     ],
 )

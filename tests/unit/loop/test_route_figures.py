@@ -1,119 +1,25 @@
-"""What a route measures and reads: how fast models answer, and what remains of budgets. Each figure is on record."""
+"""What a route reads of budgets, and the functions that it asks for."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent
-from holdfast.errors import DecisionFailed, ModelError
-from holdfast.loop import ModelLoop, ModelReply, ModelRequest, Route, RouteModel
-from holdfast.loop.model_health import MEASURED_FOR_S, ModelHealth
-from holdfast.loop.route import RouteQuestion, choose
-from holdfast.model import records as r
-from holdfast.model.run_budget import BudgetLeft, BudgetState
-from holdfast.model.usage import Usage
-from holdfast.policies import Retry, RunBudget
-from holdfast.queues.limits import DeclaredLimits, SharedBudget
-from holdfast.testing import run_virtual
-from holdfast.testing.services import ScriptedModel
+from beforehand import Run, agent
+from beforehand.errors import DecisionFailed, ModelError
+from beforehand.loop import ModelReply, ModelRequest, Route, RouteModel
+from beforehand.loop.route import RouteQuestion, choose
+from beforehand.model import records as r
+from beforehand.model.run_budget import BudgetLeft, BudgetState
+from beforehand.model.usage import Usage
+from beforehand.policies import Retry, RunBudget
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
+from beforehand.testing import run_virtual
+from beforehand.testing.services import ScriptedModel
 from tests.unit.engine.lab import Lab
-from tests.unit.loop.test_route import decisions, talk
-
-USED = Usage(10, 5)
-
-
-class Timed:
-    """A model that takes some seconds, and counts its calls."""
-
-    def __init__(self, name: str, *seconds: float, usage: Usage = USED) -> None:
-        self.name = name
-        self.calls = 0
-        self._seconds = seconds
-        self._usage = usage
-
-    async def answer(self, request: ModelRequest, on_text: object) -> ModelReply:
-        self.calls += 1
-        await asyncio.sleep(self._seconds[min(self.calls, len(self._seconds)) - 1])
-        return ModelReply(f"{self.name} says", usage=self._usage)
-
-
-def reasons(route: Route, *texts: str) -> list[str]:
-    _, records = run_virtual(talk(ModelLoop(route), *texts))
-    return [decisions(one)[0].why for one in records]
-
-
-# --- time -------------------------------------------------------------------------------------------------------------
-
-
-def test_the_fastest_is_asked_once_all_are_measured_and_the_figures_are_on_record():
-    route = Route([Timed("a", 4), Timed("b", 1), Timed("c", 2)], fastest=True)
-    assert reasons(route, *"vwxyz") == [
-        "a is asked to measure how fast it answers",
-        "b is asked to measure how fast it answers",
-        "c is asked to measure how fast it answers",
-        *["b is the fastest that can answer: 1 s, a 4 s, c 2 s"] * 2,
-    ]
-
-
-def test_a_model_over_the_bound_comes_after_those_within_it():
-    slow, quick = Timed("slow", 9), Timed("quick", 1)
-    route = Route([slow, quick], within=timedelta(seconds=5))
-    assert reasons(route, *"xyz") == [
-        "slow is the first that can answer",
-        *["quick is the first that can answer; slow takes 9 s, more than 5 s"] * 2,
-    ]
-    assert (
-        reasons(Route([Timed("only", 9)], within=timedelta(seconds=5)), *"xy")[1] == "only is the first that can answer"
-    )
-
-
-def test_one_call_measures_a_slow_model_again_after_a_while_however_many_run_at_once():
-    slow, quick = Timed("slow", 9, 1), Timed("quick", 1)
-    loop = ModelLoop(Route([slow, quick], within=timedelta(seconds=5)))
-
-    async def run() -> list[int]:
-        asked: list[int] = []
-        await talk(loop, "a")
-        await talk(loop, "b")
-        asked.append(slow.calls)
-        await asyncio.sleep(MEASURED_FOR_S + 10)
-
-        @agent(run_id="many-{text}")
-        async def many(run: Run, text: str) -> str:
-            return await loop(run, text)
-
-        async with Lab().app(many) as app:
-            await asyncio.gather(*(app.run(many, str(number)) for number in range(20)))
-        asked.append(slow.calls)
-        await talk(loop, "c")
-        return [*asked, slow.calls]
-
-    assert run_virtual(run()) == [1, 2, 3], "the new time counts alone"
-
-
-def test_a_call_that_was_cut_by_its_time_limit_is_a_measured_time():
-    loop = ModelLoop(
-        Route([Timed("slow", 60), Timed("quick", 1)], within=timedelta(seconds=5)), timeout=timedelta(seconds=7)
-    )
-    _, records = run_virtual(talk(loop, "x", "y"))
-    assert decisions(records[0])[0].why.startswith("slow failed (unavailable)")
-    assert decisions(records[1])[0].why == "quick is the first that can answer; slow takes 7 s, more than 5 s"
-
-
-def test_an_average_follows_the_newest_answers_and_a_clock_that_began_anew_forgets():
-    health = ModelHealth()
-    for seconds in (1, 1, 5):
-        health.took("a", seconds, 100)
-    assert health.seconds(100) == {"a": 2.0}
-    assert health.seconds(100 + MEASURED_FOR_S + 1) == {}
-    assert health.seconds(3) == {}
-    health.forget()
-    assert health.seconds(100) == {}
-
+from tests.unit.loop.test_route import decisions
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.process import LiveText
-from holdfast.errors import ArgumentError
-from holdfast.inspect.stream import StreamEvent
-from holdfast.loop import ModelCall, ModelLoop, ModelReply
-from holdfast.policies import RunBudget
-from holdfast.testing import run_virtual
-from holdfast.testing.services import ScriptedModel
+from beforehand import Beforehand, Key, Run, agent, current_operation, tool
+from beforehand.engine.process import LiveText
+from beforehand.errors import ArgumentError
+from beforehand.inspect.stream import StreamEvent
+from beforehand.loop import ModelCall, ModelLoop, ModelReply
+from beforehand.policies import RunBudget
+from beforehand.testing import run_virtual
+from beforehand.testing.services import ScriptedModel
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -239,7 +239,7 @@ async def test_records_are_not_read_for_each_piece_of_text(lab: Lab):
 
 def test_a_script_reads_the_stream_without_a_loop(tmp_path):
     talk = desk(ScriptedModel(CALL, "done"))
-    with Holdfast(tmp_path / "x.db", agents=[talk]) as app:
+    with Beforehand(tmp_path / "x.db", agents=[talk]) as app:
         found = list(app.stream(talk, "x"))
         assert kinds(found)[-1] == "completed"
         assert list(app.stream(talk, "x", after=found[-1].position)) == []

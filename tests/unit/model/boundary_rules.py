@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.model import records as r
-from holdfast.model import saga as c
-from holdfast.model.contract import Contract, Key
-from holdfast.model.operation import Attempt, Links, OperationState, Settlement
-from holdfast.model.outcome import Phase
-from holdfast.model.saga import Member
-from holdfast.model.transaction import TransactionState
+from beforehand.model import records as r
+from beforehand.model import saga as c
+from beforehand.model.contract import Contract, Key
+from beforehand.model.operation import Attempt, Links, OperationState, Settlement
+from beforehand.model.outcome import Phase
+from beforehand.model.saga import Member
+from beforehand.model.transaction import TransactionState
 
 Answer = tuple[str, frozenset[str]]
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from holdfast.model.contract import Contract, Key, Natural
+from beforehand.model.contract import Contract, Key, Natural
 from tests.unit.model.stories import HOUR, KEYED, MINUTE, NATURAL, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
 
 NATURAL_READ_BACK: Final = changed(VERIFIABLE, idempotency=Natural(within=timedelta(minutes=5)))

@@ -9,16 +9,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.model import records as r
-from holdfast.model.contract import Contract, Key, Natural
-from holdfast.model.decision import moves as m
-from holdfast.model.decision.decide import decide
-from holdfast.model.decision.evidence import until_believable_ms
-from holdfast.model.decision.situation import Now, Situation
-from holdfast.model.operation import OperationState
-from holdfast.model.outcome import Basis, VerdictKind
-from holdfast.model.transitions import apply
-from holdfast.policies import READ_RETRY, Retry
+from beforehand.model import records as r
+from beforehand.model.contract import Contract, Key, Natural
+from beforehand.model.decision import moves as m
+from beforehand.model.decision.decide import decide
+from beforehand.model.decision.evidence import until_believable_ms
+from beforehand.model.decision.situation import Now, Situation
+from beforehand.model.operation import OperationState
+from beforehand.model.outcome import Basis, VerdictKind
+from beforehand.model.transitions import apply
+from beforehand.policies import READ_RETRY, Retry
 
 STEP: Final = "desk/charge#1"
 SECOND: Final = 1_000

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from holdfast.model.addresses import is_public
+from beforehand.model.addresses import is_public
 
 # The registries' rows that are not globally reachable, and reserved space that has no row.
 NOT_REACHABLE = [

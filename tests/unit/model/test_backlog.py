@@ -6,9 +6,9 @@ import random
 
 from msgspec.structs import replace
 
-from holdfast.model.contract import Contract
-from holdfast.model.saga import Backlog, Member, StartCompensations, close
-from holdfast.model.transaction import TransactionState
+from beforehand.model.contract import Contract
+from beforehand.model.saga import Backlog, Member, StartCompensations, close
+from beforehand.model.transaction import TransactionState
 from tests.unit.model.boundary_rules import boundary_of, operation
 
 TRIED = 3_000

@@ -25,10 +25,10 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast.errors import ArgumentError, HoldfastError
-from holdfast.model.canonical.encode import _fast, canonical, digest, forms, restore, stored
-from holdfast.model.canonical.forms import Limits
-from holdfast.model.secret import RESOLVER, Secret, SecretUnavailableError, resolver_from
+from beforehand.errors import ArgumentError, BeforehandError
+from beforehand.model.canonical.encode import _fast, canonical, digest, forms, restore, stored
+from beforehand.model.canonical.forms import Limits
+from beforehand.model.secret import RESOLVER, Secret, SecretUnavailableError, resolver_from
 
 if TYPE_CHECKING:
     from somewhere import Unseen  # type: ignore[import-not-found]  # known to nobody
@@ -164,7 +164,7 @@ def test_a_refusal_says_where_and_that_nothing_happened():
     assert refused.value.parameter == "order.lines[1].price"
     assert "nothing was recorded and nothing was sent" in str(refused.value)
     assert isinstance(refused.value, ValueError)
-    assert isinstance(refused.value, HoldfastError)
+    assert isinstance(refused.value, BeforehandError)
 
 
 def test_a_cycle_is_refused_and_a_value_used_twice_is_not():

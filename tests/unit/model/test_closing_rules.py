@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from holdfast.model.saga import close
+from beforehand.model.saga import close
 from tests.unit.model.boundary_rules import answer_of, boundary_of, expected
 
 TRIED = 12_000

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model import saga
-from holdfast.model.contract import Contract, Key
-from holdfast.model.operation import Attempt
-from holdfast.model.outcome import Phase
-from holdfast.model.saga import (
+from beforehand.model import saga
+from beforehand.model.contract import Contract, Key
+from beforehand.model.operation import Attempt
+from beforehand.model.outcome import Phase
+from beforehand.model.saga import (
     AwaitOperations,
     Closing,
     ConfirmReservations,
@@ -26,7 +26,7 @@ from holdfast.model.saga import (
     close,
     serving,
 )
-from holdfast.model.transaction import TransactionState
+from beforehand.model.transaction import TransactionState
 from tests.unit.model.boundary_rules import operation
 
 SEAT: Final = Contract("seat", idempotency=Key.forever(), compensates=True, confirms="take")

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast.model.contract import (
+from beforehand.model.contract import (
     Contract,
     Key,
     Natural,
@@ -18,7 +18,7 @@ from holdfast.model.contract import (
     remembered_until_ms,
     stricter,
 )
-from holdfast.policies import READ_RETRY, WRITE_RETRY, Budget, Gate, Retry, milliseconds
+from beforehand.policies import READ_RETRY, WRITE_RETRY, Budget, Gate, Retry, milliseconds
 from tests.unit.model.stories import KEYED, NATURAL, PLAIN, VERIFIABLE, changed
 
 DAY = timedelta(days=1)

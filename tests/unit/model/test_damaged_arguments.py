@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.errors import ArgumentError
-from holdfast.model.canonical.encode import restore
+from beforehand.errors import ArgumentError
+from beforehand.model.canonical.encode import restore
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_a_damaged_stored_form_names_its_parameter(stored: bytes):
     with pytest.raises(ArgumentError, match="when: its stored form cannot be read") as damaged:
         restore(stored, {"when": object})
     assert damaged.value.parameter == "when"
-    assert "holdfast verify" in damaged.value.next_step
+    assert "beforehand verify" in damaged.value.next_step
     assert damaged.value.known == "it is on record as it was; the tool was not called."

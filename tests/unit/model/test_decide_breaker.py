@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import LimitWait
+from beforehand.model.decision import moves as m
+from beforehand.model.decision.situation import LimitWait
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import HOUR, MINUTE, Story
 

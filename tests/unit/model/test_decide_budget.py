@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model.decision.moves import Settle, Wait
-from holdfast.model.decision.situation import SpentBudget
-from holdfast.model.outcome import EXCEEDED
-from holdfast.model.run_budget import is_effect
+from beforehand.model.decision.moves import Settle, Wait
+from beforehand.model.decision.situation import SpentBudget
+from beforehand.model.outcome import EXCEEDED
+from beforehand.model.run_budget import is_effect
 from tests.unit.model.stories import COLUMNS, KEYED, VERIFIABLE, Story
 
 STOPS = SpentBudget("the limit of effects is reached: 3 of 3 used", "stop")

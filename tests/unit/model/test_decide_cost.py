@@ -1,7 +1,7 @@
 """The cost of all attempts together ends the sending, and nothing else does."""
 
-from holdfast.model.decision import moves as m
-from holdfast.policies import Budget
+from beforehand.model.decision import moves as m
+from beforehand.policies import Budget
 from tests.unit.model.stories import PLAIN, Story, changed
 
 COSTED = changed(PLAIN, budget=Budget(cost=1.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.policies import Retry
+from beforehand.policies import Retry
 from tests.unit.model.stories import AGAIN, KEYED, PATIENT, Story, changed
 
 

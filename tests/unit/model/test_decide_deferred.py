@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model.decision import evidence
-from holdfast.model.decision import moves as m
+from beforehand.model.decision import evidence
+from beforehand.model.decision import moves as m
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, SECOND, SETTLE, VERIFIABLE, Story
 

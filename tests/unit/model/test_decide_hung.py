@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.contract import Key, Natural
-from holdfast.model.decision import moves as m
-from holdfast.model.outcome import Basis
-from holdfast.policies import Retry
+from beforehand.model.contract import Key, Natural
+from beforehand.model.decision import moves as m
+from beforehand.model.outcome import Basis
+from beforehand.policies import Retry
 from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
 
 HUNG: Any = {"hung": "process 7 hangs", "hung_owner_ms": 10 * MINUTE}

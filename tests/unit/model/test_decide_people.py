@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model.contract import Key
-from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import OtherEffect
-from holdfast.model.outcome import EXPIRED, Basis
-from holdfast.policies import Retry
+from beforehand.model.contract import Key
+from beforehand.model.decision import moves as m
+from beforehand.model.decision.situation import OtherEffect
+from beforehand.model.outcome import EXPIRED, Basis
+from beforehand.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import DAY, HOUR, KEYED, NATURAL, PLAIN, SETTLE, VERIFIABLE, Story, changed
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model import records as r
-from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import OtherEffect
-from holdfast.model.outcome import REFUSED
-from holdfast.model.policy import Ruling, Word
+from beforehand.model import records as r
+from beforehand.model.decision import moves as m
+from beforehand.model.decision.situation import OtherEffect
+from beforehand.model.outcome import REFUSED
+from beforehand.model.policy import Ruling, Word
 from tests.unit.model.stories import HOUR, PLAIN, STEP, Story, changed
 
 NOW = "desk@2"
@@ -53,7 +53,7 @@ def test_what_is_asked_is_judged_anew_by_another_policy():
     assert again.says(policy=NOW, asks="a1") == "judge: the policy has not judged it"
 
 
-def test_what_was_allowed_beforehand_is_not_asked_about():
+def test_what_was_allowed_in_advance_is_not_asked_about():
     story = ruled(Story().planned(), "ask")
     assert story.says(policy=NOW, permitted=True) == "send: first attempt"
     assert story.says(policy=NOW) == "request approval: the policy asks for a person"

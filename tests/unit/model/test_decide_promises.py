@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model.contract import Contract, Key, Natural
-from holdfast.model.decision import moves as m
-from holdfast.policies import Budget, Retry
+from beforehand.model.contract import Contract, Key, Natural
+from beforehand.model.decision import moves as m
+from beforehand.policies import Budget, Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import (
     AGAIN,
@@ -103,6 +103,13 @@ def test_what_was_found_may_be_another_one_s_so_the_attempt_is_waited_for():
     story = Story(NATURAL_READ_BACK).sent("ambiguous").verified("happened")
     assert story.says() == MAY_LAND
     assert story.later(WINDOW).says() == "succeeded: found by verification"
+
+
+def test_an_attempt_that_a_restored_journal_forgot_is_waited_for():
+    """Its process was gone when this one took the run, and a person cannot know that nothing is on its way."""
+    story = Story(NATURAL).sent("returned")
+    assert story.says(began_doubtful=True) == MAY_LAND
+    assert story.later(WINDOW).says(began_doubtful=True) == "succeeded: returned"
 
 
 def test_evidence_is_read_back_meanwhile():

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model import records as r
-from holdfast.model.contract import Key
-from holdfast.model.decision import moves as m
+from beforehand.model import records as r
+from beforehand.model.contract import Key
+from beforehand.model.decision import moves as m
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import HOUR, KEYED, PATIENT, PLAIN, SECOND, SETTLE, VERIFIABLE, Story, changed
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import OtherEffect
-from holdfast.model.outcome import PENDING, Basis, PendingEffect
+from beforehand.model.decision import moves as m
+from beforehand.model.decision.situation import OtherEffect
+from beforehand.model.outcome import PENDING, Basis, PendingEffect
 from tests.unit.model.stories import Story
 
 ORDER = "desk/order#1"

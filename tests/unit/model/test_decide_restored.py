@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.model.contract import Key
-from holdfast.model.decision import moves as m
-from holdfast.model.transitions import IllegalTransition
+from beforehand.model.contract import Key
+from beforehand.model.decision import moves as m
+from beforehand.model.transitions import IllegalTransition
 from tests.unit.model.stories import HOUR, KEYED, PLAIN, SETTLE, VERIFIABLE, Story, changed
 
 CHECKS = changed(VERIFIABLE, check_first=True)

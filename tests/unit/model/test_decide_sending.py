@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model import records as r
-from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import OtherEffect
-from holdfast.policies import Retry
+from beforehand.model import records as r
+from beforehand.model.decision import moves as m
+from beforehand.model.decision.situation import OtherEffect
+from beforehand.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import (
     AGAIN,

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.model.contract import Contract
+from beforehand.model.contract import Contract
 from tests.unit.model.decision_rows import (
     ABSENT_AND_CHANGED,
     ANYWHERE,

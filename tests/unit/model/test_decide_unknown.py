@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model.decision import moves as m
-from holdfast.model.decision.decide import decide
-from holdfast.model.outcome import Basis
+from beforehand.model.decision import moves as m
+from beforehand.model.decision.decide import decide
+from beforehand.model.outcome import Basis
 from tests.unit.model.stories import HOUR, SETTLE, VERIFIABLE, Story, changed
 
 EXPECTS = changed(VERIFIABLE, expects=True)

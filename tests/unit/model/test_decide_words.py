@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model.contract import Key
-from holdfast.model.decision import evidence
-from holdfast.model.decision import moves as m
-from holdfast.model.outcome import Basis
+from beforehand.model.contract import Key
+from beforehand.model.decision import evidence
+from beforehand.model.decision import moves as m
+from beforehand.model.outcome import Basis
 from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
 
 LIVE = {"live": frozenset({1})}
@@ -99,8 +99,10 @@ def test_what_was_parked_for_a_conflict_can_be_called_off():
     assert story.says(blocked="cancel") == "cancelled: called off before it was sent"
 
 
-def test_a_person_s_order_passes_the_gate_it_was_given_at():
-    assert Story().planned().parked().person("retry").says(gate="wanted") == "send: first attempt"
+def test_a_person_s_order_passes_no_gate():
+    story = Story().planned().parked().person("retry")
+    assert story.says(gate="wanted") == "request approval: the contract asks for a person"
+    assert story.says() == "send: first attempt"
 
 
 def test_a_read_is_never_read_back():

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model.contract import Key
-from holdfast.model.decision import evidence
+from beforehand.model.contract import Key
+from beforehand.model.decision import evidence
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import (
     DAY,

@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from holdfast.model.outcome import Phase
-from holdfast.model.transitions import SAME, TRANSITIONS
+from beforehand.model.outcome import Phase
+from beforehand.model.transitions import SAME, TRANSITIONS
 from tests.tidy.tree import ROOT
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import UsageError
-from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh, without
-from holdfast.model.plan import Call, Plan, PlanStep
+from beforehand.errors import UsageError
+from beforehand.model.facts import Correction, Fact, Guess, Known, Stakes, weigh, without
+from beforehand.model.plan import Call, Plan, PlanStep
 
 
 def known(*facts: Fact) -> Known:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.errors import UsageError
-from holdfast.model import records as r
-from holdfast.model.questions import DEEPEST, within
-from holdfast.model.run_history import RunHistory
-from holdfast.model.stop_reasons import TAKE_OVER, after_stop, why_ended
-from holdfast.model.waits import PEOPLE, answer_with
+from beforehand.errors import UsageError
+from beforehand.model import records as r
+from beforehand.model.questions import DEEPEST, within
+from beforehand.model.run_history import RunHistory
+from beforehand.model.stop_reasons import TAKE_OVER, after_stop, why_ended
+from beforehand.model.waits import PEOPLE, answers_with
 
 STARTED = r.RunStarted(agent="desk", input=r.Raw(b"1"), digest="d")
 
@@ -60,20 +60,21 @@ def test_a_hand_off_to_an_agent_is_what_its_step_is_told():
 
 def test_a_hand_off_is_answered_or_taken():
     assert PEOPLE["handoff"] == "handoff"
-    assert answer_with("trip", "handoff", "hand_off#1") == (
-        "holdfast answer trip/hand_off#1 VALUE --by NAME | holdfast take-over trip/hand_off#1 --by NAME"
+    assert answers_with("trip", "handoff", "hand_off#1") == (
+        "beforehand answer trip/hand_off#1 VALUE --by NAME",
+        "beforehand take-over trip/hand_off#1 --by NAME",
     )
 
 
 @pytest.mark.parametrize(
     ("reason", "goes_on"),
     [
-        ("error", "after a fix: holdfast resume r"),
+        ("error", "after a fix: beforehand resume r"),
         (
             "diverged",
-            "holdfast replay r shows where; restore the code (or add a version marker), then holdfast resume r",
+            "restore the code (or add a version marker), and see where it differs: beforehand replay r",
         ),
-        ("cancelled", "only if it is to continue after all: holdfast resume r"),
+        ("cancelled", "only if it is to continue after all: beforehand resume r"),
         ("handed_over", ""),
         ("undone", ""),
     ],

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from holdfast.errors import UsageError
-from holdfast.model.ids import (
+from beforehand.errors import UsageError
+from beforehand.model.ids import (
     checked_run_id,
     claim_identity,
     idempotency_key,
@@ -22,7 +22,7 @@ def test_these_name_a_run(run):
     assert checked_run_id(run) == run
 
 
-@pytest.mark.parametrize("run", ["", "x" * 201, "a/b", "a b", "é", "a\n", "a\0b"])
+@pytest.mark.parametrize("run", ["", "x" * 201, "a/b", "a b", "é", "a\n", "a\0b", ".", "..", "shadow", "-", "--json"])
 def test_these_do_not(run):
     with pytest.raises(UsageError, match="cannot name a run"):
         checked_run_id(run)
@@ -43,7 +43,7 @@ def test_these_name_no_operation(name):
 def test_a_key_is_a_function_of_namespace_and_identity_alone():
     key = idempotency_key("prod", "refund-17/charge#1")
     assert key == idempotency_key("prod", "refund-17/charge#1")
-    assert re.fullmatch(r"hf-[0-9a-f]{32}", key)
+    assert re.fullmatch(r"bh-[0-9a-f]{32}", key)
     others = {idempotency_key("staging", "refund-17/charge#1"), idempotency_key("prod", "refund-17/charge#2")}
     assert len({key, *others}) == 3
 
@@ -60,4 +60,4 @@ def test_a_business_key_has_generations_and_never_meets_an_operation():
 
 
 def test_a_marker_names_no_real_host():
-    assert marker("hf-1") == "hf-1@holdfast.invalid"
+    assert marker("bh-1") == "bh-1@beforehand.invalid"

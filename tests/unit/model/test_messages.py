@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.errors import Interrupted, Rejected
-from holdfast.model import records as r
-from holdfast.model.facts import Fact, Known
-from holdfast.model.messages import Messages, message_of, was_interrupted
-from holdfast.model.outcome import INTERRUPTED, Basis, Outcome
-from holdfast.model.run_history import RunHistory
+from beforehand.errors import Interrupted, Rejected
+from beforehand.model import records as r
+from beforehand.model.facts import Fact, Known
+from beforehand.model.messages import Messages, message_of, was_interrupted
+from beforehand.model.outcome import INTERRUPTED, Basis, Outcome
+from beforehand.model.run_history import RunHistory
 
 INTENT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract")
 STARTED = r.RunStarted(agent="desk", input=r.Raw(b"1"), digest="d")

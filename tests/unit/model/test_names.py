@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from holdfast.model.names import SEARCHED, foreign, read_as, remarks, same_person
+from beforehand.model.names import SEARCHED, foreign, read_as, remarks, same_person
 
 HONEST = ["Müller, Straße", "東京の天気", "Привет, мир", "\u0441\u043e\u0440 \u0432 \u0441\u0430\u0434\u0443", "αβγ και άλλα", "naïve café", "حساب", "90 €", "👍",
           "Tシャツ", "서울 Seoul", "Ελλάδα", "ไทย", "हिन्दी", "x²", "user_1"]  # fmt: skip

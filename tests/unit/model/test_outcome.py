@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.errors import (
+from beforehand.errors import (
     Declined,
     OperationCancelled,
     OperationFailed,
@@ -15,8 +15,8 @@ from holdfast.errors import (
     ResultLost,
     UsageError,
 )
-from holdfast.model.outcome import ASKED_BACK, DECLINED, EXPIRED, LOST, MISMATCH, Basis, Outcome, error_of
-from holdfast.model.view import Operation
+from beforehand.model.outcome import ASKED_BACK, DECLINED, EXPIRED, LOST, MISMATCH, Basis, Outcome, error_of
+from beforehand.model.view import Operation
 
 
 def outcome(status, by="rule", **more) -> Outcome:

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.model.canonical.encode import stored
-from holdfast.model.canonical.plain import plain_arguments
-from holdfast.model.secret import Secret
+from beforehand.model.canonical.encode import stored
+from beforehand.model.canonical.plain import plain_arguments
+from beforehand.model.secret import Secret
 
 
 class Colour(Enum):

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from holdfast.model.contract import Contract
-from holdfast.model.plan import Call, Plan, PlanStep
-from holdfast.model.plan_checks import MOST_FALLBACKS, MOST_STEPS, Given, KnownStep, faults_of
+from beforehand.model.contract import Contract
+from beforehand.model.plan import Call, Plan, PlanStep
+from beforehand.model.plan_checks import MOST_FALLBACKS, MOST_STEPS, Given, KnownStep, faults_of
 
 SEND = KnownStep(Contract("send"), {"to": str}, frozenset({"to"}), str)
 TOOLS = {"send": SEND}

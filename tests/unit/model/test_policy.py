@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model.policy import DEFAULT, Policy, Rule, version_of
+from beforehand.model.policy import DEFAULT, Policy, Rule, version_of
 
 ASK = Rule("big", "amount > 50", "ask")
 HOUR = timedelta(hours=1)

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from holdfast.model import records as r
-from holdfast.model.standing_permission import Spent, StandingPermission, Use, spent_by, uses_stream, why_not
+from beforehand.model import records as r
+from beforehand.model.standing_permission import Spent, StandingPermission, Use, spent_by, uses_stream, why_not
 from tests.unit.model.stories import STEP, Story
 
 GIVEN = StandingPermission("s-1", "refund", "bea", until_ms=100, times=3, total=20, amount="cents")

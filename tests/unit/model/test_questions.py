@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.errors import UsageError
-from holdfast.model.questions import Question
+from beforehand.errors import UsageError
+from beforehand.model.questions import Question
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import dataclasses
 import msgspec
 import pytest
 
-from holdfast.model.outcome import Basis, Receipt
-from holdfast.model.receipts import DEEPEST, receipts_in
+from beforehand.model.outcome import Basis, Receipt
+from beforehand.model.receipts import DEEPEST, receipts_in
 
 RECEIPT = Receipt("desk/charge#1", "charge", "key", Basis("returned"), 7)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.policy import (
+from beforehand.model.policy import (
     Past,
     Policy,
     PolicyFacts,
@@ -25,7 +25,7 @@ from holdfast.model.policy import (
     stratum_of,
     terms,
 )
-from holdfast.policies import Gate
+from beforehand.policies import Gate
 
 FACTS = PolicyFacts("refund", "desk", 12, "mon")
 HOUR = timedelta(hours=1)
@@ -140,6 +140,7 @@ def test_who_does_not_know_the_secret_cannot_know_what_is_drawn():
     assert chance(b"a", "r/1", "x") == chance(b"a", "r/1", "x")
 
 
+@pytest.mark.slow
 @given(st.binary(min_size=16, max_size=32), st.floats(0.05, 0.95))
 def test_each_stratum_keeps_its_rate(secret: bytes, rate: float):
     """Over 2,000 operations the share is within five standard deviations of its rate, in every stratum of its own."""
@@ -191,7 +192,7 @@ def test_a_question_that_was_asked_is_never_withdrawn(policy: Policy, facts: Pol
         (Ruling("sample", "borderline", sampled=True), False),
     ],
 )
-def test_a_yes_given_beforehand_is_enough_for_a_plain_question(ruling: Ruling, allowed: bool):
+def test_a_yes_given_in_advance_is_enough_for_a_plain_question(ruling: Ruling, allowed: bool):
     assert ruling.may_be_allowed is allowed
 
 

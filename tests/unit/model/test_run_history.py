@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.model import records as r
-from holdfast.model.outcome import Basis
-from holdfast.model.run_history import RunHistory
-from holdfast.model.transitions import IllegalTransition
+from beforehand.model import records as r
+from beforehand.model.outcome import Basis
+from beforehand.model.run_history import RunHistory
+from beforehand.model.transitions import IllegalTransition
 
 INTENT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract")
 RETURNED = Basis("returned")
@@ -102,6 +102,19 @@ def test_answers_are_told_once_in_the_order_of_their_records():
         (2, "sleep#1"),
     ]
     assert told.steps.answers["now#1"] == first
+
+
+def test_a_failed_decision_is_asked_again_though_the_call_beside_it_was_cancelled_and_settled_after_it():
+    told = history(
+        STARTED,
+        r.DecisionStarted(step="rule#1", function="rule"),
+        r.DecisionStarted(step="rule#2", function="rule"),
+        r.DecisionRecorded(step="rule#1", function="rule", digest="d", status="failed", reason="no"),
+        r.ReservationSettled(step="rule#2"),
+        r.RunStoppedRecord(reason="error", error="DecisionFailed"),
+        r.RunReopened(by="eve"),
+    )
+    assert "rule#1" not in told.steps.answers
 
 
 def test_an_event_is_taken_once():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model import records as r
-from holdfast.model.outcome import Basis
-from holdfast.model.run_history import RunHistory
+from beforehand.model import records as r
+from beforehand.model.outcome import Basis
+from beforehand.model.run_history import RunHistory
 
 CHARGE, PART, AMENDS = "trip/charge#1", "trip/charge#1/part#1", "trip/charge#1/undo"
 INTENT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract")

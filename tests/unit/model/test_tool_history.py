@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from holdfast.model.policy import Past, PolicyFacts
-from holdfast.model.tool_history import HistoryEntry, history_entry, history_stream, past_of
+from beforehand.model.policy import Past, PolicyFacts
+from beforehand.model.tool_history import HistoryEntry, history_entry, history_stream, past_of
 
 FACTS = PolicyFacts("refund", "desk", 12, "mon", amount=40.0, subject="ann")
 

@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model import records as r
-from holdfast.model.records.common import kind_of
-from holdfast.model.transaction import (
+from beforehand.model import records as r
+from beforehand.model.records.common import kind_of
+from beforehand.model.transaction import (
     WHOLE_RUN,
     IllegalBoundary,
     TransactionState,

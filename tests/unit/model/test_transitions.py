@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from holdfast.model import records as r
-from holdfast.model.outcome import Basis, Phase
-from holdfast.model.policy import Ruling
-from holdfast.model.transitions import ENDED, NEW, SAME, TRANSITIONS, IllegalTransition, apply
+from beforehand.model import records as r
+from beforehand.model.outcome import Basis, Phase
+from beforehand.model.policy import Ruling
+from beforehand.model.transitions import ENDED, NEW, SAME, TRANSITIONS, IllegalTransition, apply
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
 WAITING = ("planned", "ready", "gated", "held", "verifying", "awaiting")

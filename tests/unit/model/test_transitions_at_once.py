@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model import records as r
-from holdfast.model.outcome import RETURNED, PendingEffect
-from holdfast.model.transitions import apply, ended_at_once, is_only_start
+from beforehand.model import records as r
+from beforehand.model.outcome import RETURNED, PendingEffect
+from beforehand.model.transitions import apply, ended_at_once, is_only_start
 
 BOOT = "monday"
 INTENT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract", observed=r.Raw(b'{"stock":3}'))

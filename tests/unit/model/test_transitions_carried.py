@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model import records as r
+from beforehand.model import records as r
 from tests.unit.model.stories import STEP, Story
 
 # --- permissions ----------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import records as r
-from holdfast.model.transitions import IllegalTransition
+from beforehand.model import records as r
+from beforehand.model.transitions import IllegalTransition
 from tests.unit.model.stories import HOUR, Story
 
 PRICE = r.Reported("price", r.Raw(b"12"))

@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from holdfast.model import records as r
-from holdfast.model.operation import OTHERWISE, OperationState
-from holdfast.model.outcome import Basis, Phase
-from holdfast.model.transitions import IllegalTransition, apply
+from beforehand.model import records as r
+from beforehand.model.operation import OTHERWISE, OperationState
+from beforehand.model.outcome import Basis, Phase
+from beforehand.model.transitions import IllegalTransition, apply
 from tests.unit.model.stories import HOUR, REACHED, STEP, VERIFIABLE, Story
 
 # --- waiting, gates, holds ------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model import records as r
-from holdfast.model.outcome import ASKED_BACK, DECLINED, Basis
-from holdfast.model.policy import PolicyFacts, Ruling
-from holdfast.policies import Require
+from beforehand.model import records as r
+from beforehand.model.outcome import ASKED_BACK, DECLINED, Basis
+from beforehand.model.policy import PolicyFacts, Ruling
+from beforehand.policies import Require
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
 AMENDS = "desk/refund#1"

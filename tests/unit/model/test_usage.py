@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.usage import Usage, own_name, usage_of
+from beforehand.model.usage import Usage, own_name, usage_of
 
 FORMS: dict[str, tuple[Any, Usage]] = {
     "openai chat": (

@@ -17,11 +17,11 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast.errors import ArgumentError
-from holdfast.model.canonical.forms import Limits
-from holdfast.model.parameters import parameters_schema, parse_arguments
-from holdfast.model.secret import Secret
-from holdfast.model.values import ResultError, codec_for
+from beforehand.errors import ArgumentError
+from beforehand.model.canonical.forms import Limits
+from beforehand.model.parameters import parameters_schema, parse_arguments
+from beforehand.model.secret import Secret
+from beforehand.model.values import ResultError, codec_for
 
 
 class Colour(Enum):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ArgumentError
-from holdfast.model.parameters import strict
-from holdfast.model.plan_checks import parse_planned
+from beforehand.errors import ArgumentError
+from beforehand.model.parameters import strict
+from beforehand.model.plan_checks import parse_planned
 
 TYPES: dict[str, object] = {"to": str, "cents": int, "note": str, "tags": dict[str, int]}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.model.webhooks import Endpoint, Note, endpoints
+from beforehand.model.webhooks import Endpoint, Note, endpoints
 
 ADDED = Note("add", "ops", "ann", url="https://ops.example.com/", secrets=("first",), kinds=("run.stopped",))
 OPS = Endpoint("ops", "https://ops.example.com/", ("first",), ("run.stopped",), since=1, turned_on=1)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.inspect.reader import JournalReader, ReadRecord
-from holdfast.people import dossier as module
-from holdfast.people.loaded_item import LoadedItem
+from beforehand.inspect.reader import JournalReader, ReadRecord
+from beforehand.people import dossier as module
+from beforehand.people.loaded_item import LoadedItem
 
 
 @pytest.fixture(autouse=True)

@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Rejected, Run, agent, tool
-from holdfast.errors import Ambiguous, RunSuspended, UsageError
-from holdfast.inspect.reader import JournalReader
-from holdfast.model import records as r
-from holdfast.people import answers as a
-from holdfast.people import earlier_answers
-from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.dossier import dossier
-from holdfast.people.items import ItemFilter, items
-from holdfast.people.loaded_item import LoadedItem, load_item
-from holdfast.policies import Gate
-from holdfast.testing.clock import EPOCH_MS
+from beforehand import Rejected, Run, agent, tool
+from beforehand.errors import Ambiguous, RunSuspended, UsageError
+from beforehand.inspect.reader import JournalReader
+from beforehand.model import records as r
+from beforehand.people import answers as a
+from beforehand.people import earlier_answers
+from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.dossier import dossier
+from beforehand.people.items import ItemFilter, items
+from beforehand.people.loaded_item import LoadedItem, load_item
+from beforehand.policies import Gate
+from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, refunds
 

@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from holdfast import Key, Rejected, Run, agent, tool
-from holdfast.engine.engine import Engine
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.inspect.monitors.rules import MonitorSettings, finding_id
-from holdfast.inspect.reader import JournalReader
-from holdfast.inspect.timeline import timeline
-from holdfast.journal.port import Post
-from holdfast.loop import ModelLoop
-from holdfast.model.lessons import LONGEST, MOST, LessonEvidence, LessonProposed, ReviewedLesson, agent_lessons_stream
-from holdfast.people.lessons import decide_lesson, evidence_for, list_lessons, propose_lesson, retire_lesson
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
-from holdfast.testing.services import ScriptedModel
+from beforehand import Key, Rejected, Run, agent, tool
+from beforehand.engine.engine import Engine
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.inspect.monitors.rules import MonitorSettings, finding_id
+from beforehand.inspect.reader import JournalReader
+from beforehand.inspect.timeline import timeline
+from beforehand.journal.port import Post
+from beforehand.loop import ModelLoop
+from beforehand.model.lessons import LONGEST, MOST, LessonEvidence, LessonProposed, ReviewedLesson, agent_lessons_stream
+from beforehand.people.lessons import decide_lesson, evidence_for, list_lessons, propose_lesson, retire_lesson
+from beforehand.queues.limits import DeclaredLimits, QueueLimits
+from beforehand.testing.services import ScriptedModel
 from tests.unit.engine.lab import Lab, virtual
 
 SEEN = (LessonEvidence("ticket-1/refund#1", ("refund is unknown",), 1),)

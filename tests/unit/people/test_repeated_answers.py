@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.control.command_sink import DirectSink
-from holdfast.control.service import ControlService
-from holdfast.engine.commands import Applied
-from holdfast.errors import JournalUnavailable, UsageError
-from holdfast.model import records as r
-from holdfast.people import answers as a
-from holdfast.people.items import items
-from holdfast.policies import Retry
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.control.command_sink import DirectSink
+from beforehand.control.service import ControlService
+from beforehand.engine.commands import Applied
+from beforehand.errors import JournalUnavailable, UsageError
+from beforehand.model import records as r
+from beforehand.people import answers as a
+from beforehand.people.items import items
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.people.test_answers import begun, lost
 

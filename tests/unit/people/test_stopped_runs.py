@@ -6,22 +6,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.recovery import verify_stopped_run
-from holdfast.engine.suspension import stopped_change
-from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
-from holdfast.inspect.doctor import rebuild
-from holdfast.inspect.timeline import timeline
-from holdfast.journal.port import Post
-from holdfast.journal.record_codec import encode
-from holdfast.model import records as r
-from holdfast.model.commands import Command, command_stream
-from holdfast.people import answers as a
-from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.dossier import dossier
-from holdfast.people.items import items
-from holdfast.people.loaded_item import load_item
-from holdfast_console.reviews.report import workload
+from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.engine.recovery import verify_stopped_run
+from beforehand.engine.suspension import stopped_change
+from beforehand.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
+from beforehand.inspect.doctor import rebuild
+from beforehand.inspect.timeline import timeline
+from beforehand.journal.port import Post
+from beforehand.journal.record_codec import encode
+from beforehand.model import records as r
+from beforehand.model.commands import Command, command_stream
+from beforehand.people import answers as a
+from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.dossier import dossier
+from beforehand.people.items import items
+from beforehand.people.loaded_item import load_item
+from beforehand_console.reviews.report import workload
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)
@@ -63,10 +63,10 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
         assert (item.kind, item.item, item.due_ms) == ("handoff", "trip-ann", lab.clock.wall_ms() + 7 * 24 * 3_600_000)
         assert item.asks.startswith("diverged: ")
         assert item.answers == (
-            "holdfast take-over trip-ann --look",
-            "holdfast resume trip-ann",
-            "holdfast take-over trip-ann --by NAME",
-            "holdfast cancel trip-ann",
+            "beforehand take-over trip-ann --look",
+            "beforehand resume trip-ann",
+            "beforehand take-over trip-ann --by NAME",
+            "beforehand cancel trip-ann",
         )
         about = await dossier(app.service, "trip-ann")
         assert about.open
@@ -283,5 +283,5 @@ async def test_what_is_on_record_of_an_exception_is_bounded(lab: Lab):
 @virtual
 async def test_a_run_of_the_system_itself_asks_nobody(lab: Lab):
     stopped = r.RunStoppedRecord(reason="error", error="x", at=1, up=1)
-    assert stopped_change(stopped, "holdfast:notify", None).waits == b"[]"
+    assert stopped_change(stopped, "beforehand:notify", None).waits == b"[]"
     assert stopped_change(stopped, "desk", None).waits != b"[]"

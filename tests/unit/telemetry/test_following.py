@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import LeaseLost
-from holdfast.journal.port import Lease, LeaseGranted, RunChange, Write
-from holdfast.journal.record_codec import encode
-from holdfast.journal.run_log import RunLog, beginning, genesis
-from holdfast.model import records as r
-from holdfast.telemetry import following as telemetry
-from holdfast.telemetry.following import Drive, FollowedJournal
-from holdfast.telemetry.prometheus import Prometheus
-from holdfast.telemetry.spans import SpanValue
+from beforehand import Run, agent, tool
+from beforehand.errors import LeaseLost
+from beforehand.journal.port import Lease, LeaseGranted, RunChange, Write
+from beforehand.journal.record_codec import encode
+from beforehand.journal.run_log import RunLog, beginning, genesis
+from beforehand.model import records as r
+from beforehand.telemetry import following as telemetry
+from beforehand.telemetry.following import Drive, FollowedJournal
+from beforehand.telemetry.prometheus import Prometheus
+from beforehand.telemetry.spans import SpanValue
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.telemetry.test_prometheus import values
 
@@ -80,8 +80,8 @@ async def test_records_that_ride_while_others_are_committed_are_given_once(lab: 
         await app.run(desk, "ann")
         await lab.pass_time(seconds=5)
         page = values(await measured.scrape(app.engine))
-    assert page["holdfast_attempts_total", "look", "succeeded"] == 2 * count
-    assert page["holdfast_attempts_total", "send", "returned"] == count
+    assert page["beforehand_attempts_total", "look", "succeeded"] == 2 * count
+    assert page["beforehand_attempts_total", "send", "returned"] == count
 
 
 def started(step: str) -> bytes:

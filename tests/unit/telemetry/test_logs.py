@@ -7,8 +7,8 @@ import logging.handlers
 import queue
 from typing import Any
 
-from holdfast import Run, agent, tool
-from holdfast.telemetry import JsonFormatter, LogContext
+from beforehand import Run, agent, tool
+from beforehand.telemetry import JsonFormatter, LogContext
 from tests.unit.engine.lab import Lab, virtual
 
 LOG = logging.getLogger("shop")
@@ -74,7 +74,7 @@ async def test_lines_of_agent_code_and_tools_name_their_run_and_operation(lab: L
 
 def test_messages_of_the_runtime_name_the_run_that_they_are_about():
     text = "the lease of run %s could not be given back: %s"
-    assert written(text, "r-ann", "gone", name="holdfast")["run"] == "r-ann"
+    assert written(text, "r-ann", "gone", name="beforehand")["run"] == "r-ann"
     assert "run" not in written(text, "r-ann", "gone"), "code of users may mean other runs"
 
 
@@ -115,7 +115,7 @@ def test_a_queue_between_keeps_the_run():
     waiting: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
     handler = logging.handlers.QueueHandler(waiting)
     handler.addFilter(LogContext())
-    record = logging.LogRecord("holdfast", logging.WARNING, "f", 1, "run %s waits", ("r-ann",), None)
+    record = logging.LogRecord("beforehand", logging.WARNING, "f", 1, "run %s waits", ("r-ann",), None)
     handler.handle(record)
     lines = Lines()
     lines.handle(waiting.get())

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-from holdfast import Holdfast, Key, Run, RunSuspended, Secret, agent, current_operation, tool
-from holdfast.errors import NotSent, Rejected, UsageError
-from holdfast.model import records as r
-from holdfast.model.usage import Usage
-from holdfast.policies import Retry
-from holdfast.telemetry import following
-from holdfast.telemetry.opentelemetry import OpenTelemetry, context_of, traceparent
+from beforehand import Beforehand, Key, Run, RunSuspended, Secret, agent, current_operation, tool
+from beforehand.errors import NotSent, Rejected, UsageError
+from beforehand.model import records as r
+from beforehand.model.usage import Usage
+from beforehand.policies import Retry
+from beforehand.telemetry import following
+from beforehand.telemetry.opentelemetry import OpenTelemetry, context_of, traceparent
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.telemetry.tracing import Traced, text
 
@@ -80,7 +80,7 @@ async def test_a_run_is_one_trace_with_the_names_of_the_conventions(lab: Lab):
     tools = {text(span, "gen_ai.tool.name"): span for span in traced.spans("execute_tool")}
     assert {span.context.trace_id for span in traced.spans()} == {run.context.trace_id}
     assert {span.parent.span_id for span in (chat, *tools.values())} == {run.context.span_id}
-    assert text(run, "holdfast.run.status") == "completed"
+    assert text(run, "beforehand.run.status") == "completed"
     assert [text(chat, f"gen_ai.usage.{name}") for name in ("input_tokens", "output_tokens")] == [40, 2]
     assert text(chat, "gen_ai.usage.cache_read.input_tokens") == 30
     assert text(chat, "gen_ai.provider.name") == "example"
@@ -119,7 +119,7 @@ async def test_a_resumed_run_continues_its_trace_and_replay_makes_no_span(lab: L
         with pytest.raises(RunSuspended):
             await app.run(patient, "mug")
     first = traced.one("invoke_agent")
-    assert text(first, "holdfast.run.status") == "suspended"
+    assert text(first, "beforehand.run.status") == "suspended"
     traced.one("execute_tool")
     await lab.pass_time(hours=3)
     async with lab.app(patient, telemetry=traced.follower()) as app:
@@ -128,9 +128,9 @@ async def test_a_resumed_run_continues_its_trace_and_replay_makes_no_span(lab: L
     _, second = traced.spans("invoke_agent")
     assert second.context.trace_id == first.context.trace_id
     assert [(link.context.span_id, dict(link.attributes or {})) for link in second.links] == [
-        (first.context.span_id, {"holdfast.link": "resumed"})
+        (first.context.span_id, {"beforehand.link": "resumed"})
     ]
-    assert [text(span, "holdfast.step") for span in traced.spans("execute_tool")] == ["charge#1", "charge#2"]
+    assert [text(span, "beforehand.step") for span in traced.spans("execute_tool")] == ["charge#1", "charge#2"]
     asked = traced.one("ask_person")
     assert asked.end_time - asked.start_time >= 3 * 3600 * 10**9
     assert asked.parent.span_id == first.parent.span_id  # it began before the process that saw its end
@@ -188,7 +188,7 @@ async def test_each_attempt_and_each_wait_is_a_span(lab: Lab):
     async with lab.app(trying, telemetry=traced.follower()) as app:
         assert await app.run(trying, "mug") == "failed"
     attempts = traced.spans("execute_tool")
-    assert [(text(one, "holdfast.attempt"), text(one, "error.type")) for one in attempts] == [
+    assert [(text(one, "beforehand.attempt"), text(one, "error.type")) for one in attempts] == [
         (1, "not_sent"),
         (2, "unknown_item"),
     ]
@@ -211,7 +211,7 @@ class Stuck(SpanExporter):
 
 
 def test_nothing_waits_for_an_exporter_that_hangs(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    from holdfast import Holdfast
+    from beforehand import Beforehand
 
     monkeypatch.setattr(following, "CLOSE_S", 0.01)
     monkeypatch.setattr(following, "DELAY_S", 0.0)
@@ -219,7 +219,7 @@ def test_nothing_waits_for_an_exporter_that_hangs(tmp_path, monkeypatch: pytest.
 
     async def main() -> None:
         follower = Traced(SimpleSpanProcessor(stuck)).follower()
-        async with Holdfast(tmp_path / "shop.db", agents=[shop], telemetry=follower) as app:
+        async with Beforehand(tmp_path / "shop.db", agents=[shop], telemetry=follower) as app:
             for item in range(20):
                 assert await app.run(shop, f"mug{item}") == f"charged mug{item}"
 
@@ -357,7 +357,7 @@ async def test_a_backlog_is_bounded_and_what_is_left_out_spoils_nothing(
             assert await app.run(shop, f"mug{item}") == f"charged mug{item}"
         await lab.pass_time(hours=2)
         await app.run(shop, "cup")
-    steps = [(text(span, "holdfast.run"), text(span, "holdfast.step")) for span in traced.spans("execute_tool")]
+    steps = [(text(span, "beforehand.run"), text(span, "beforehand.step")) for span in traced.spans("execute_tool")]
     assert len(steps) == len(set(steps)) < 22
     assert sum("falls behind" in message for message in caplog.messages) >= 1
 
@@ -381,4 +381,4 @@ async def test_a_follower_follows_one_app(lab: Lab):
 @pytest.mark.parametrize("given", ["otel", 7, OpenTelemetry, [None]])
 def test_telemetry_that_cannot_follow_is_refused_by_name(tmp_path: Path, given: Any):
     with pytest.raises(UsageError, match="cannot follow an app"):
-        Holdfast(tmp_path / "desk.db", telemetry=given)
+        Beforehand(tmp_path / "desk.db", telemetry=given)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast import Holdfast, Run, RunSuspended, agent
-from holdfast.engine.queueing import take_slots
-from holdfast.errors import UsageError
-from holdfast.queues.limits import DeclaredLimits, QueueLimits, SharedBudget
-from holdfast.telemetry import following, metrics_server
-from holdfast.telemetry import prometheus as prometheus_module
-from holdfast.telemetry.metrics_server import host_and_port, serving_metrics
-from holdfast.telemetry.prometheus import MOST, Prometheus
-from holdfast.telemetry.spans import SpanValue
+from beforehand import Beforehand, Run, RunSuspended, agent
+from beforehand.engine.queueing import take_slots
+from beforehand.errors import UsageError
+from beforehand.queues.limits import DeclaredLimits, QueueLimits, SharedBudget
+from beforehand.telemetry import following, metrics_server
+from beforehand.telemetry import prometheus as prometheus_module
+from beforehand.telemetry.metrics_server import host_and_port, serving_metrics
+from beforehand.telemetry.prometheus import MOST, Prometheus
+from beforehand.telemetry.spans import SpanValue
 from tests.tidy.tree import ROOT
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.telemetry.test_opentelemetry import patient, shop, trying
@@ -46,7 +46,7 @@ def check_names(page: bytes) -> None:
     kinds += [family.name for family in Prometheus().describe()]
     examples = ROOT / "examples" / "monitoring"
     for name in ("dashboard.json", "alerts.yaml"):
-        named = set(re.findall(r"holdfast_\w+", (examples / name).read_text()))
+        named = set(re.findall(r"beforehand_\w+", (examples / name).read_text()))
         assert len(named) > 5
         assert named <= {kind + suffix for kind in kinds for suffix in ("", "_bucket")}, name
 
@@ -67,24 +67,24 @@ async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
         page = await measured.scrape(app.engine)
     found = values(page)
     check_names(page)
-    assert found["holdfast_attempts_total", "charge", "returned"] == 2
-    assert found["holdfast_attempts_total", "flaky", "not_sent"] == 1
-    assert found["holdfast_attempts_total", "flaky", "rejected"] == 1
-    assert found["holdfast_model_tokens_total", "large-1", "input"] == 40
-    assert found["holdfast_drives_total", "completed"] == 2
-    assert found["holdfast_runs", "shop", "completed"] == 1
-    assert found["holdfast_runs", "shop", "queued"] == 1
-    assert found["holdfast_queue_waiting", "slow"] == 1
-    assert found["holdfast_queue_oldest_seconds", "slow"] >= 300
+    assert found["beforehand_attempts_total", "charge", "returned"] == 2
+    assert found["beforehand_attempts_total", "flaky", "not_sent"] == 1
+    assert found["beforehand_attempts_total", "flaky", "rejected"] == 1
+    assert found["beforehand_model_tokens_total", "large-1", "input"] == 40
+    assert found["beforehand_drives_total", "completed"] == 2
+    assert found["beforehand_runs", "shop", "completed"] == 1
+    assert found["beforehand_runs", "shop", "queued"] == 1
+    assert found["beforehand_queue_waiting", "slow"] == 1
+    assert found["beforehand_queue_oldest_seconds", "slow"] >= 300
     for name in ("waiting", "running", "oldest_seconds"):
-        assert found[f"holdfast_queue_{name}", "idle"] == 0, "declared, and no run was submitted to it"
-    assert found["holdfast_people_waiting", "question"] == 1
-    assert found["holdfast_people_oldest_seconds", "question"] >= 300
-    assert found["holdfast_findings", "no progress"] == 0
-    assert found["holdfast_breaker_open", "charge"] == 0
-    assert found["holdfast_commit_seconds_count",] > 5
-    assert 0 < found["holdfast_lease_margin_seconds",] <= 30
-    assert ("holdfast_journal_bytes", frozenset()) not in found, "a journal in memory has no file"
+        assert found[f"beforehand_queue_{name}", "idle"] == 0, "declared, and no run was submitted to it"
+    assert found["beforehand_people_waiting", "question"] == 1
+    assert found["beforehand_people_oldest_seconds", "question"] >= 300
+    assert found["beforehand_findings", "no progress"] == 0
+    assert found["beforehand_breaker_open", "charge"] == 0
+    assert found["beforehand_commit_seconds_count",] > 5
+    assert 0 < found["beforehand_lease_margin_seconds",] <= 30
+    assert ("beforehand_journal_bytes", frozenset()) not in found, "a journal in memory has no file"
     # No run's id and no user's text is a label.
     assert b"mug" not in page
     assert b"cup" not in page
@@ -104,13 +104,13 @@ async def test_budgets_that_runs_share_are_gauges(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(shop, "cup")
         found = values(await measured.scrape(app.engine))
-    assert found["holdfast_budget_limit", "week", "tokens"] == 40
-    assert found["holdfast_budget_used", "week", "tokens"] >= 40
-    assert found["holdfast_budget_reserved", "week", "tokens"] == 0
-    assert (found["holdfast_budget_waiting", "week"], found["holdfast_budget_waiting", "calls"]) == (1, 0)
-    assert found["holdfast_budget_limit", "calls", "model_calls"] == 9
-    assert found["holdfast_budget_limit", "calls", "cost EUR"] == 2.5
-    assert ("holdfast_budget_limit", frozenset({"calls", "tokens"})) not in found
+    assert found["beforehand_budget_limit", "week", "tokens"] == 40
+    assert found["beforehand_budget_used", "week", "tokens"] >= 40
+    assert found["beforehand_budget_reserved", "week", "tokens"] == 0
+    assert (found["beforehand_budget_waiting", "week"], found["beforehand_budget_waiting", "calls"]) == (1, 0)
+    assert found["beforehand_budget_limit", "calls", "model_calls"] == 9
+    assert found["beforehand_budget_limit", "calls", "cost EUR"] == 2.5
+    assert ("beforehand_budget_limit", frozenset({"calls", "tokens"})) not in found
 
 
 @virtual
@@ -130,23 +130,23 @@ async def test_the_time_to_a_claim_is_measured_for_slots_and_for_runs_that_came_
         assert [row.run for row in await take_slots(app.engine, 9, ())] == ["queued"]
         await app.resume("slept")
         found = values(await measured.scrape(app.engine))
-    assert found["holdfast_claim_delay_seconds_count",] == 2
-    assert found["holdfast_claim_delay_seconds_sum",] == pytest.approx(2 * 3600 + 2 * 20, abs=2)
+    assert found["beforehand_claim_delay_seconds_count",] == 2
+    assert found["beforehand_claim_delay_seconds_sum",] == pytest.approx(2 * 3600 + 2 * 20, abs=2)
 
 
 def test_the_size_of_a_journal_file_is_that_of_its_file_and_log(tmp_path: Path):
     path, measured = tmp_path / "runs.db", Prometheus()
 
     async def main() -> Values:
-        async with Holdfast(str(path), agents=[shop], telemetry=measured) as app:
+        async with Beforehand(str(path), agents=[shop], telemetry=measured) as app:
             await app.run(shop, "mug")
             found = values(await measured.scrape(app.engine))
-            assert found["holdfast_journal_bytes",] == sum(
+            assert found["beforehand_journal_bytes",] == sum(
                 one.stat().st_size for one in (path, path.with_name("runs.db-wal"))
             )
             return found
 
-    assert asyncio.run(main())["holdfast_lease_margin_seconds",] > 0
+    assert asyncio.run(main())["beforehand_lease_margin_seconds",] > 0
 
 
 @virtual
@@ -163,16 +163,16 @@ async def test_scrapes_read_the_journal_no_more_often_than_its_cost_allows(lab: 
     monkeypatch.setattr(prometheus_module, "read_samples", slow)
     async with lab.app(shop, telemetry=measured) as app:
         page = await measured.scrape(app.engine)
-        assert b"holdfast_runs{" not in page  # it did not wait longer
-        assert b"holdfast_commit_seconds" in page
+        assert b"beforehand_runs{" not in page  # it did not wait longer
+        assert b"beforehand_commit_seconds" in page
         await app.run(shop, "mug")
         for _ in range(70):
             await lab.pass_time(seconds=1)
             await measured.scrape(app.engine)
         assert read == 2  # of three seconds each, in more than a minute
         page = await measured.scrape(app.engine)
-        assert values(page)["holdfast_runs", "shop", "completed"] == 1
-        assert values(page)["holdfast_journal_age_seconds",] < 70
+        assert values(page)["beforehand_runs", "shop", "completed"] == 1
+        assert values(page)["beforehand_journal_age_seconds",] < 70
 
 
 @virtual
@@ -187,8 +187,8 @@ async def test_a_reading_that_fails_leaves_the_counters(lab: Lab, monkeypatch: p
         await lab.pass_time(seconds=1)
         monkeypatch.setattr(prometheus_module, "read_samples", failing)
         page = await measured.scrape(app.engine)
-    assert values(page)["holdfast_attempts_total", "charge", "returned"] == 1
-    assert b"holdfast_runs{" not in page
+    assert values(page)["beforehand_attempts_total", "charge", "returned"] == 1
+    assert b"beforehand_runs{" not in page
 
 
 def test_labels_that_a_model_service_chooses_are_bounded():
@@ -197,9 +197,9 @@ def test_labels_that_a_model_service_chooses_are_bounded():
         attributes: dict[str, Any] = {"gen_ai.response.model": f"model-{number}"}
         measured.ended(following.Drive("run", 1), [SpanValue("chat", "chat", 0, 1, attributes)])
     found = values(prometheus_module.generate_latest(measured.registry))
-    calls = [key for key in found if key[0] == "holdfast_model_calls_total"]
+    calls = [key for key in found if key[0] == "beforehand_model_calls_total"]
     assert len(calls) == MOST + 1
-    assert found["holdfast_model_calls_total", "other", "answered"] == 2 * MOST
+    assert found["beforehand_model_calls_total", "other", "answered"] == 2 * MOST
 
 
 # --- the server ------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ async def asked(port: int, request: bytes) -> bytes:
 
 
 async def page() -> bytes:
-    return b"holdfast_runs 1\n"
+    return b"beforehand_runs 1\n"
 
 
 def test_the_server_gives_one_page_and_refuses_the_rest(monkeypatch: pytest.MonkeyPatch):
@@ -244,7 +244,7 @@ def test_the_server_gives_one_page_and_refuses_the_rest(monkeypatch: pytest.Monk
                     pass
             given = await asked(port, b"GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n")
             assert given.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert given.endswith(b"\r\n\r\nholdfast_runs 1\n")
+            assert given.endswith(b"\r\n\r\nbeforehand_runs 1\n")
             assert (await asked(port, b"HEAD /metrics HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\n")
             for request, status in (
                 (b"GET / HTTP/1.1\r\n\r\n", b"404"),

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from holdfast.telemetry.opentelemetry import OpenTelemetry
+from beforehand.telemetry.opentelemetry import OpenTelemetry
 
 
 class Traced:

@@ -17,13 +17,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from holdfast import Holdfast
-from holdfast.errors import UsageError
-from holdfast.webhooks.connections import ConnectionLimits, server_config, tls_context
-from holdfast.webhooks.incoming import Hooks, WebhookSender
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.site import loopback
-from holdfast_console.web.app import web
+from beforehand import Beforehand
+from beforehand.errors import UsageError
+from beforehand.webhooks.connections import ConnectionLimits, server_config, tls_context
+from beforehand.webhooks.incoming import Hooks, WebhookSender
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.site import loopback
+from beforehand_console.web.app import web
 from tests.unit.webhooks.test_incoming import desk, memory, new_secret
 
 SHORT = ConnectionLimits(head_s=0.3, body_s=0.3, linger_s=0.2, read_s=0.3)
@@ -41,7 +41,7 @@ def serving(kind: str, limits: ConnectionLimits, tls: ssl.SSLContext | None = No
     begun = threading.Event()
 
     async def serve() -> None:
-        async with Holdfast(memory(), agents=[desk], recover=False) as app:
+        async with Beforehand(memory(), agents=[desk], recover=False) as app:
             if kind == "hooks":
                 inside = Hooks(app.service, [WebhookSender("bank", new_secret(), anything=True)])
             else:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.environment import SystemClock
-from holdfast.errors import Deferred, RunSuspended, UsageError
-from holdfast.journal.memory import MemoryJournal
-from holdfast.webhooks.incoming import LARGEST, Hooks, WebhookSender
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.environment import SystemClock
+from beforehand.errors import Deferred, RunSuspended, UsageError
+from beforehand.journal.memory import MemoryJournal
+from beforehand.webhooks.incoming import LARGEST, Hooks, WebhookSender
 
 ACCEPTED = 204
 
@@ -75,7 +75,7 @@ def said(status: str = "succeeded", **more: Any) -> bytes:
 def test_a_signed_answer_lets_the_run_go_on_and_anything_else_has_no_effect():
     async def check() -> None:
         secret, other = new_secret(), new_secret()
-        async with Holdfast(memory(), agents=[desk], recover=False) as app:
+        async with Beforehand(memory(), agents=[desk], recover=False) as app:
             with pytest.raises(RunSuspended):
                 await app.run(desk, "A")
             hooks, body = Hooks(app.service, [bank(secret)]), said(result="R-1")
@@ -98,7 +98,7 @@ def test_a_signed_answer_lets_the_run_go_on_and_anything_else_has_no_effect():
 def test_a_second_secret_is_taken_while_the_first_is_exchanged():
     async def check() -> None:
         old, new = new_secret(), new_secret()
-        async with Holdfast(memory(), agents=[desk], recover=False) as app:
+        async with Beforehand(memory(), agents=[desk], recover=False) as app:
             hooks = Hooks(app.service, [bank(new), bank(old)])
             assert [await post(hooks, said(), signed(one, said())) for one in (old, new)] == [ACCEPTED, ACCEPTED]
             with pytest.raises(UsageError, match="need a secret"):
@@ -116,7 +116,7 @@ def test_any_deliveries_in_any_order_end_as_the_first_one_alone(order: list[int]
 
     async def check() -> str:
         secret = new_secret()
-        async with Holdfast(memory(), agents=[desk], recover=False) as app:
+        async with Beforehand(memory(), agents=[desk], recover=False) as app:
             hooks = Hooks(app.service, [bank(secret)])
             for place, event in enumerate(itertools.chain(order, [None])):
                 if place == min(before, len(order)):

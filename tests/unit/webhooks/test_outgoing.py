@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from standardwebhooks import Webhook
 
-from holdfast import Holdfast, NotSent, Run, agent, tool
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.model import records as r
-from holdfast.model.addresses import is_public
-from holdfast.model.webhooks import ABOUT_RUNS, Kind, Note
-from holdfast.people.items import items
-from holdfast.testing import operation
-from holdfast.webhooks.http_post import post
-from holdfast.webhooks.outgoing import EndpointStatus, Webhooks, checked, endpoint_statuses
-from tests.unit.engine.lab import Lab, virtual
+from beforehand import Beforehand, NotSent, Run, agent, tool
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.model.addresses import is_public
+from beforehand.model.webhooks import ABOUT_RUNS, Kind, Note
+from beforehand.people.items import items
+from beforehand.testing import operation
+from beforehand.webhooks.http_post import post
+from beforehand.webhooks.outgoing import EndpointStatus, Webhooks, checked, endpoint_statuses
+from tests.unit.engine.lab import DAYS, Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
 from tests.unit.webhooks.receiver import DIES, Came, Receiver, receiving
 
@@ -45,13 +45,13 @@ async def stay(run: Run, name: str) -> str:
     return await book(name)
 
 
-async def tell(app: Holdfast, url: str, *kinds: Kind, name: str = "ops") -> None:
+async def tell(app: Beforehand, url: str, *kinds: Kind, name: str = "ops") -> None:
     await Webhooks(app.service).add(
         Note("add", name, "bea", url=url, secrets=("OPS_SECRET",), kinds=kinds or ABOUT_RUNS)
     )
 
 
-async def state(app: Holdfast) -> EndpointStatus:
+async def state(app: Beforehand) -> EndpointStatus:
     (one,) = await endpoint_statuses(app.service.reader)
     return one
 
@@ -111,7 +111,7 @@ async def test_a_run_that_waits_for_a_person_is_told_once_however_often_it_comes
     kinds = Counter(json.loads(body)["type"] for _, body in ops.came)
     assert kinds == {"run.waits_for_person": 2}, "asked again after another attempt, it is news again"
     (wait,) = json.loads(ops.came[0][1])["data"]["waits"]
-    assert wait["answer_with"].startswith("holdfast resolve s-ann/book#1")
+    assert wait["answer_with"][0].startswith("beforehand resolve s-ann/book#1")
 
 
 @virtual
@@ -140,7 +140,7 @@ async def test_410_gone_ends_it_at_once_and_what_stopped_is_shown(lab: Lab):
 async def test_an_endpoint_that_takes_nothing_for_days_is_given_up_and_disabled(lab: Lab):
     with receiving() as ops:
         ops.answers = [500]
-        async with lab.app(greet, recover=True, private_webhooks=True, recover_every_ms=60_000, poll_ms=60_000) as app:
+        async with lab.app(greet, recover=True, private_webhooks=True, **DAYS) as app:
             await tell(app, ops.url)
             await app.run(greet, "ann")
             await lab.pass_time(days=6)
@@ -153,6 +153,7 @@ async def test_an_endpoint_that_takes_nothing_for_days_is_given_up_and_disabled(
     assert timedelta(seconds=times[-1] - times[0]) > timedelta(days=1)
 
 
+@pytest.mark.deep
 @virtual
 async def test_one_notice_that_is_never_taken_does_not_disable_an_endpoint_that_takes_others(lab: Lab):
     with receiving() as ops:
@@ -163,7 +164,7 @@ async def test_one_notice_that_is_never_taken_does_not_disable_an_endpoint_that_
             return 400 if b"r-bad" in body else 204
 
         ops.take = picky  # type: ignore[method-assign]  # a receiver that answers by what it is told
-        async with lab.app(greet, recover=True, private_webhooks=True, recover_every_ms=60_000, poll_ms=60_000) as app:
+        async with lab.app(greet, recover=True, private_webhooks=True, **DAYS) as app:
             await tell(app, ops.url)
             await app.run(greet, "bad")
             for day in range(6):
@@ -361,6 +362,7 @@ def receiver():
         yield one
 
 
+@pytest.mark.deep
 @virtual
 async def test_what_was_given_up_is_sent_again_under_its_old_id_when_somebody_orders_it(lab: Lab):
     slow = {"recover_every_ms": 60_000, "poll_ms": 60_000}

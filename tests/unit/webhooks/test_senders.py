@@ -13,13 +13,13 @@ import msgspec
 import pytest
 import uvicorn
 
-from holdfast import Holdfast, Run, agent, tool
-from holdfast.control.input_checks import decode_json
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import Deferred, RunSuspended, UsageError
-from holdfast.model.records import Raw
-from holdfast.webhooks.access_log import AccessLog
-from holdfast.webhooks.incoming import Hooks, WebhookSender
+from beforehand import Beforehand, Run, agent, tool
+from beforehand.control.input_checks import decode_json
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import Deferred, RunSuspended, UsageError
+from beforehand.model.records import Raw
+from beforehand.webhooks.access_log import AccessLog
+from beforehand.webhooks.incoming import Hooks, WebhookSender
 from tests.unit.webhooks.test_incoming import memory, new_secret, signed
 
 BANK, SHOP = new_secret(), new_secret()
@@ -43,8 +43,8 @@ async def desk(run: Run, ticket: str) -> str:
 
 
 @asynccontextmanager
-async def serving(*senders: WebhookSender) -> AsyncGenerator[tuple[Holdfast, "Post"]]:
-    async with Holdfast(memory(), agents=[desk], recover=False) as app:
+async def serving(*senders: WebhookSender) -> AsyncGenerator[tuple[Beforehand, "Post"]]:
+    async with Beforehand(memory(), agents=[desk], recover=False) as app:
         with socket.create_server(("127.0.0.1", 0)) as line:
             config = uvicorn.Config(Hooks(app.service, list(senders)), log_level="error", lifespan="off")
             server = uvicorn.Server(config)
@@ -66,7 +66,7 @@ class Post:
         return (await self.client.post(self.url, content=body, headers=signed(secret, body, name))).status_code
 
 
-async def go_on(app: Holdfast, what: str, key: str) -> str:
+async def go_on(app: Beforehand, what: str, key: str) -> str:
     try:
         return await app.run(desk, f"{what},{key}")
     except RunSuspended:
@@ -116,7 +116,7 @@ def test_a_delivery_that_comes_early_is_checked_when_its_operation_is_known():
 
 def test_a_message_that_came_under_a_wrong_binding_counts_under_the_right_one():
     async def check() -> None:
-        async with Holdfast(memory(), agents=[desk], recover=False) as app:
+        async with Beforehand(memory(), agents=[desk], recover=False) as app:
             await app.service.deliver(
                 "K", ArrivedAnswer("m1", result=Raw(b'"yes"'), sender="bank", tools=("transfer",))
             )
@@ -147,7 +147,7 @@ def test_a_sender_without_a_binding_or_a_name_is_refused(given: Any):
 
 def test_a_secret_belongs_to_one_sender_and_is_not_shown():
     async def check() -> None:
-        async with Holdfast(memory(), agents=[desk], recover=False) as app:
+        async with Beforehand(memory(), agents=[desk], recover=False) as app:
             with pytest.raises(UsageError, match="the same secret"):
                 Hooks(app.service, [WebhookSender("a", BANK, anything=True), WebhookSender("b", BANK, tools=("t",))])
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
-from holdfast.engine.engine import Engine
-from holdfast.engine.environment import DaemonThreads, Environment, NoCrash
-from holdfast.engine.settings import Settings
-from holdfast.journal import host
-from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Trust
-from holdfast.testing.clock import EPOCH_MS
-from holdfast_console.auth.accounts import AccountNote, Accounts
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.auth.passwords import Passwords
-from holdfast_console.auth.tokens import TokenNote, Tokens
+from beforehand.engine.engine import Engine
+from beforehand.engine.environment import DaemonThreads, Environment, NoCrash
+from beforehand.engine.settings import Settings
+from beforehand.journal import host
+from beforehand.journal.memory import MemoryJournal
+from beforehand.journal.port import Trust
+from beforehand.testing.clock import EPOCH_MS
+from beforehand_console.auth.accounts import AccountNote, Accounts
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.auth.passwords import Passwords
+from beforehand_console.auth.tokens import TokenNote, Tokens
 
 DAY_MS = 86_400_000
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from joserfc import jwt
 from joserfc.jwk import ECKey, Key, KeySet
 
-CLIENT, CLIENT_SECRET = "holdfast", "a client's secret & more"
+CLIENT, CLIENT_SECRET = "beforehand", "a client's secret & more"
 
 
 class RealProvider:

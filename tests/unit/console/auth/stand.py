@@ -13,13 +13,13 @@ import httpx2
 import msgspec
 import uvicorn
 
-from holdfast.errors import SignInRefused
-from holdfast.webhooks.connections import SERVER
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant, PermissionScope
-from holdfast_console.auth.guard import Guard
-from holdfast_console.auth.proxy import TrustedProxy
-from holdfast_console.auth.site import Site, loopback, presented, session_cookie
+from beforehand.errors import SignInRefused
+from beforehand.webhooks.connections import SERVER
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant, PermissionScope
+from beforehand_console.auth.guard import Guard
+from beforehand_console.auth.proxy import TrustedProxy
+from beforehand_console.auth.site import Site, loopback, presented, session_cookie
 from tests.unit.console.auth.keeping import House, opened
 
 HERE = "192.0.2.7"

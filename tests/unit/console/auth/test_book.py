@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import UsageError
-from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authorize import Grant, may
-from holdfast_console.auth.passwords import LONGEST, SHORTEST, Passwords
-from holdfast_console.auth.tokens import TokenNote
+from beforehand.errors import UsageError
+from beforehand_console.auth.accounts import AccountNote
+from beforehand_console.auth.authorize import Grant, may
+from beforehand_console.auth.passwords import LONGEST, SHORTEST, Passwords
+from beforehand_console.auth.tokens import TokenNote
 from tests.unit.console.auth.keeping import Drawn, House, opened
 
 DAY_MS = 86_400_000
@@ -187,7 +187,7 @@ def test_a_token_ends_and_can_be_revoked_by_its_name():
     asyncio.run(told())
 
 
-@pytest.mark.parametrize("forged", ["", "hf_", "hf_" + "0" * 64, "hf_" + "0" * 63, "../tokens", "hf_" + "é" * 64])
+@pytest.mark.parametrize("forged", ["", "bh_", "bh_" + "0" * 64, "bh_" + "0" * 63, "../tokens", "bh_" + "é" * 64])
 def test_what_is_no_token_opens_nothing(forged: str):
     async def told() -> None:
         house = await opened()

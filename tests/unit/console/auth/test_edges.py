@@ -4,10 +4,10 @@ import secrets
 
 import pytest
 
-from holdfast.errors import UsageError
-from holdfast_console.auth.csrf import RequestOrigin, refusal
-from holdfast_console.auth.proxy import TrustedProxy
-from holdfast_console.auth.site import (
+from beforehand.errors import UsageError
+from beforehand_console.auth.csrf import RequestOrigin, refusal
+from beforehand_console.auth.proxy import TrustedProxy
+from beforehand_console.auth.site import (
     Site,
     checked_bind,
     cookie_name,
@@ -147,13 +147,13 @@ def test_others_are_let_in_with_accounts_and_tls_only(host: str):
 def test_the_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts():
     secret = secrets.token_hex(32)
     cookie = session_cookie(OWN, secret)
-    assert cookie.startswith(f"__Host-holdfast={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=")
+    assert cookie.startswith(f"__Host-beforehand={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=")
     assert cookie.endswith("; Secure")
     assert "Domain" not in cookie
     assert "; Max-Age=43200;" in cookie
-    assert cookie_name(OWN, "away") == "__Host-holdfast-away"
+    assert cookie_name(OWN, "away") == "__Host-beforehand-away"
     local = session_cookie("http://127.0.0.1:8080", secret)
-    assert local.startswith("holdfast-8080=")
+    assert local.startswith("beforehand-8080=")
     assert "Secure" not in local
     assert "Max-Age=0" in ended_cookie(OWN)
 
@@ -161,19 +161,19 @@ def test_the_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts():
 @pytest.mark.parametrize(
     ("cookies", "value"),
     [
-        ("holdfast-8080=abc", "abc"),
-        ("a=b; holdfast-8080=abc; c=d", "abc"),
-        ("holdfast-8080=abc; holdfast-8080=planted", ""),
-        ("xholdfast-8080=abc", ""),
-        ("HOLDFAST-8080=abc", ""),
-        ("holdfast-8081=abc", ""),
+        ("beforehand-8080=abc", "abc"),
+        ("a=b; beforehand-8080=abc; c=d", "abc"),
+        ("beforehand-8080=abc; beforehand-8080=planted", ""),
+        ("xbeforehand-8080=abc", ""),
+        ("BEFOREHAND-8080=abc", ""),
+        ("beforehand-8081=abc", ""),
         ("", ""),
         (";;;=;", ""),
     ],
 )
 def test_one_cookie_of_ours_is_presented_or_none(cookies: str, value: str):
     assert presented(cookies, "http://localhost:8080") == value
-    assert cookie_name("http://localhost") == "holdfast-80"
+    assert cookie_name("http://localhost") == "beforehand-80"
 
 
 @pytest.mark.parametrize("wanted", ["/", "/items/r-1/refund%231?x=1"])
@@ -220,11 +220,11 @@ def test_on_loopback_the_proxy_shows_a_secret():
         with pytest.raises(UsageError, match="every program"):
             TrustedProxy("x-user", wide)
     proxy = TrustedProxy("x-user", ("127.0.0.1",), secret)
-    shown = (b"X-Holdfast-Proxy", secret.encode())
+    shown = (b"X-Beforehand-Proxy", secret.encode())
     assert proxy.named("127.0.0.1", NAMED) is None
-    assert proxy.named("127.0.0.1", [*NAMED, (b"x-holdfast-proxy", b"wrong")]) is None
-    assert proxy.named("127.0.0.1", [*NAMED, shown, (b"x-holdfast-proxy", b"wrong")]) is None
-    assert proxy.named("127.0.0.1", [*NAMED, (b"x-holdfast-proxy", b"\xff")]) is None
+    assert proxy.named("127.0.0.1", [*NAMED, (b"x-beforehand-proxy", b"wrong")]) is None
+    assert proxy.named("127.0.0.1", [*NAMED, shown, (b"x-beforehand-proxy", b"wrong")]) is None
+    assert proxy.named("127.0.0.1", [*NAMED, (b"x-beforehand-proxy", b"\xff")]) is None
     assert proxy.named("127.0.0.1", [*NAMED, shown]) == "anna"
 
 

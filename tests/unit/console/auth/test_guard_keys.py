@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import NotAllowed
-from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.guard import LARGEST, LARGEST_OF_STRANGERS, Guard
-from holdfast_console.auth.proxy import TrustedProxy
-from holdfast_console.auth.site import Site, loopback
+from beforehand.errors import NotAllowed
+from beforehand_console.auth.accounts import AccountNote
+from beforehand_console.auth.guard import LARGEST, LARGEST_OF_STRANGERS, Guard
+from beforehand_console.auth.proxy import TrustedProxy
+from beforehand_console.auth.site import Site, loopback
 from tests.unit.console.auth.stand import FORM, HERE, JSON, Stand, attacked
 
 # --- sessions and tokens ---------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@ from tests.unit.console.auth.stand import FORM, HERE, JSON, Stand, attacked
 
 def test_a_session_that_was_planted_opens_nothing_afterwards():
     async def told(stand: Stand) -> None:
-        planted = {"cookie": f"holdfast-{stand.port}={'ab' * 32}"}
+        planted = {"cookie": f"beforehand-{stand.port}={'ab' * 32}"}
         form = {"name": "ben", "password": stand.password}
         answer = await stand.client.post("/sign-in", data=form, headers={**stand.own, **planted})
         assert answer.status_code == 303
@@ -54,7 +54,7 @@ def test_a_token_needs_no_origin_and_is_never_mixed_with_a_cookie():
         browser = await stand.signed_in("anna")
         assert (await stand.client.get("/items", headers={**browser, **token})).json()["who"] == "ben"
         for wrong in (
-            "Bearer hf_" + "0" * 64,
+            "Bearer bh_" + "0" * 64,
             "Bearer",
             "Basic YW5uYTphbm5h",
             "",
@@ -134,17 +134,17 @@ def test_a_proxy_names_people_and_a_program_beside_it_does_not():
     shown = secrets.token_urlsafe(24)
 
     async def told(stand: Stand) -> None:
-        through = {"x-user": "ben", "x-holdfast-proxy": shown, "x-forwarded-for": "6.6.6.6, 203.0.113.9"}
+        through = {"x-user": "ben", "x-beforehand-proxy": shown, "x-forwarded-for": "6.6.6.6, 203.0.113.9"}
         assert (await stand.client.get("/items", headers=through)).json() == {"who": "ben", "via": "proxy", "body": ""}
         assert (await stand.client.post("/items", headers={**through, **stand.own})).status_code == 200
         assert (await stand.client.post("/items", headers=through)).status_code == 403, "a proxy's word is ambient, too"
         forged: list[dict[str, str]] = [
             {"x-user": "ben"},
-            {"x-user": "ben", "x-holdfast-proxy": "guess"},
-            {"x-user": "nobody", "x-holdfast-proxy": shown},
-            {"x-user": "", "x-holdfast-proxy": shown},
-            {"x-user": "Ben", "x-holdfast-proxy": shown},
-            {"x-holdfast-proxy": shown},
+            {"x-user": "ben", "x-beforehand-proxy": "guess"},
+            {"x-user": "nobody", "x-beforehand-proxy": shown},
+            {"x-user": "", "x-beforehand-proxy": shown},
+            {"x-user": "Ben", "x-beforehand-proxy": shown},
+            {"x-beforehand-proxy": shown},
             {"x-user": "ben", "x-forwarded-for": "127.0.0.1"},
         ]
         stand.inside.reached.clear()
@@ -165,7 +165,7 @@ def test_a_proxy_names_people_and_a_program_beside_it_does_not():
 def test_behind_a_proxy_cookies_open_nothing():
     async def told(stand: Stand) -> None:
         begun = await stand.authenticator.sign_in("ben", stand.password, HERE)
-        cookie = {"cookie": f"holdfast-{stand.port}={begun.secret}"}
+        cookie = {"cookie": f"beforehand-{stand.port}={begun.secret}"}
         assert (await stand.client.get("/items", headers=cookie)).status_code == 303
         token = {"authorization": f"Bearer {await stand.house.token('ben')}"}
         assert (await stand.client.get("/items", headers=token)).status_code == 200
@@ -178,7 +178,7 @@ def test_with_tls_in_front_the_cookie_is_bound_to_the_host():
         front = {"host": "inbox.example.com", "origin": "https://inbox.example.com"}
         form = {"name": "ben", "password": stand.password}
         answer = await stand.client.post("/sign-in", data=form, headers=front)
-        assert answer.headers["set-cookie"].startswith("__Host-holdfast=")
+        assert answer.headers["set-cookie"].startswith("__Host-beforehand=")
         assert answer.headers["set-cookie"].endswith("; Secure")
         assert answer.headers["strict-transport-security"].startswith("max-age=")
         assert (await stand.client.post("/sign-in", data=form, headers=stand.own)).status_code == 421
@@ -230,7 +230,7 @@ def test_a_body_that_breaks_off_or_never_ends_reaches_nobody():
             assert odd[0]["status"] in (400, 413), length
         monkey = pytest.MonkeyPatch()
         with monkey.context() as patched:
-            patched.setattr("holdfast_console.auth.guard.PATIENCE_S", 0)
+            patched.setattr("beforehand_console.auth.guard.PATIENCE_S", 0)
             assert (await called(guard, stand, [begun]))[0]["status"] == 408
         assert stand.inside.reached == []
 

@@ -13,12 +13,12 @@ import httpx2
 import pytest
 from joserfc.jwk import ECKey
 
-from holdfast.errors import SignInRefused, UsageError
-from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.auth.oidc import AWAY_MS, OidcClient, Provider
-from holdfast_console.auth.rate_limits import PER_ADDRESS
+from beforehand.errors import SignInRefused, UsageError
+from beforehand_console.auth.accounts import AccountNote
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.auth.oidc import AWAY_MS, OidcClient, Provider
+from beforehand_console.auth.rate_limits import PER_ADDRESS
 from tests.unit.console.auth.keeping import House, opened
 from tests.unit.console.auth.provider import CLIENT, CLIENT_SECRET, RealProvider, provided
 
@@ -75,7 +75,7 @@ def test_whom_the_provider_names_is_in_and_goes_on_where_they_wanted():
         principal = await browser.authenticator.by_session(returned.begun.secret)
         assert principal is not None
         assert (principal.name, principal.via) == ("ben", "oidc")
-        assert browser.cookie.startswith("__Host-holdfast-away=")
+        assert browser.cookie.startswith("__Host-beforehand-away=")
         kept = await browser.house.everything()
         assert CLIENT_SECRET not in kept
         assert CLIENT_SECRET not in repr(browser.openid._provider)

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Run, agent, tool
-from holdfast.errors import NotAllowed, RunSuspended
-from holdfast.people.loaded_item import LoadedItem, load_item
-from holdfast_console.auth.authorize import Grant, PermissionScope, Principal, check_answerer
+from beforehand import Key, Run, agent, tool
+from beforehand.errors import NotAllowed, RunSuspended
+from beforehand.people.loaded_item import LoadedItem, load_item
+from beforehand_console.auth.authorize import Grant, PermissionScope, Principal, check_answerer
 from tests.unit.engine.lab import Lab, virtual
 
 

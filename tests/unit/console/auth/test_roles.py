@@ -4,9 +4,9 @@ from typing import get_args
 
 import pytest
 
-from holdfast.errors import NotAllowed
-from holdfast.model.names import same_person
-from holdfast_console.auth.authorize import (
+from beforehand.errors import NotAllowed
+from beforehand.model.names import same_person
+from beforehand_console.auth.authorize import (
     ROLES,
     Grant,
     Permission,
@@ -25,7 +25,7 @@ VIEWER = {"look"}
 ANSWERER = {*VIEWER, "answer", "hand"}
 OPERATOR = {*ANSWERER, "resolve", "stand", "order", "tell", "submit"}
 ADMIN = {*OPERATOR, "tune", "administer"}
-ALLOWED = {"viewer": VIEWER, "answerer": ANSWERER, "operator": OPERATOR, "admin": ADMIN}
+ALLOWED = {"submitter": {"submit"}, "viewer": VIEWER, "answerer": ANSWERER, "operator": OPERATOR, "admin": ADMIN}
 
 
 def someone(*grants: Grant, limits: tuple[Grant, ...] = (), name: str = "ben") -> Principal:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import NotAllowed, SignInRefused
-from holdfast.journal.port import Identity
-from holdfast.webhooks.access_log import network
-from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authenticator import WAITING, WRONG, Authenticator
-from holdfast_console.auth.authorize import Grant, PermissionScope
-from holdfast_console.auth.rate_limits import PER_ADDRESS, PER_NAME, Rate, taken
-from holdfast_console.auth.sessions import LASTS_MS, Sessions
+from beforehand.errors import NotAllowed, SignInRefused
+from beforehand.journal.port import Identity
+from beforehand.webhooks.access_log import network
+from beforehand_console.auth.accounts import AccountNote
+from beforehand_console.auth.authenticator import WAITING, WRONG, Authenticator
+from beforehand_console.auth.authorize import Grant, PermissionScope
+from beforehand_console.auth.rate_limits import PER_ADDRESS, PER_NAME, Rate, taken
+from beforehand_console.auth.sessions import LASTS_MS, Sessions
 from tests.unit.console.auth.keeping import House, opened
 
 HERE = "192.0.2.7"
@@ -144,9 +144,9 @@ def test_names_that_nobody_has_are_limited_alike():
 
 TRIES = """
 import asyncio, sys
-from holdfast.errors import SignInRefused
-from holdfast_console.auth.rate_limits import SignInLimits
-from holdfast.journal.sqlite.journal import SqliteJournal
+from beforehand.errors import SignInRefused
+from beforehand_console.auth.rate_limits import SignInLimits
+from beforehand.journal.sqlite.journal import SqliteJournal
 
 async def passed():
     journal, count = SqliteJournal(sys.argv[1]), 0

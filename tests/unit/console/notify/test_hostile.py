@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import UsageError
-from holdfast_console import Mail, Slack
-from holdfast_console.notify.channel import SendContext
-from holdfast_console.notify.chats import blocks, card
-from holdfast_console.notify.compose import Letter, LetterLine, harmless
-from holdfast_console.notify.mail import written
+from beforehand.errors import UsageError
+from beforehand_console import Mail, Slack
+from beforehand_console.notify.channel import SendContext
+from beforehand_console.notify.chats import blocks, card
+from beforehand_console.notify.compose import Letter, LetterLine, harmless
+from beforehand_console.notify.mail import written
 from tests.unit.console.notify.offices import page, plain
 
 MAIL = Mail(to="ann@example.com", sender="desk@example.com", tls="none")
 LINK = "https://desk.example.com/links/token"
-OUTSIDE = SendContext("marker@holdfast.invalid", lambda _line: LINK, private=False, clock_s=0)
+OUTSIDE = SendContext("marker@beforehand.invalid", lambda _line: LINK, private=False, clock_s=0)
 HOSTILE = [
     "<script>alert(1)</script><img src=x onerror=alert(1)>",
     "see https://evil.example.com/?q=1 or www.evil.example.com or evil.com",
@@ -41,7 +41,7 @@ LINKS = re.compile(r"[a-z]+://|www\.|mailto:|\b[\w-]+[.\u3002\uff0e\uff61][^\W\d
 
 def letter(text: str) -> Letter:
     line = LetterLine(
-        "t-1/refund#1", "approval", "new", text, "d1", (("Tool", text), ("Arguments", text)), 1, 2, "holdfast inbox"
+        "t-1/refund#1", "approval", "new", text, "d1", (("Tool", text), ("Arguments", text)), 1, 2, "beforehand inbox"
     )
     return Letter(0, (line,))
 

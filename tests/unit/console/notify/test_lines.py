@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 import trustme
 
-from holdfast.engine.current_operation import AT, CurrentOperation
-from holdfast.errors import Ambiguous, NotSent
-from holdfast.testing import operation
-from holdfast_console import Apprise, Mail
-from holdfast_console.notify.channel import SendContext
-from holdfast_console.notify.compose import Letter, LetterLine
+from beforehand.engine.current_operation import AT, CurrentOperation
+from beforehand.errors import Ambiguous, NotSent
+from beforehand.testing import operation
+from beforehand_console import Apprise, Mail
+from beforehand_console.notify.channel import SendContext
+from beforehand_console.notify.compose import Letter, LetterLine
 from tests.unit.console.notify.offices import post_office
 from tests.unit.webhooks.receiver import DIES, receiving
 
 LETTER = Letter(
-    0, (LetterLine("t-1/refund#1", "approval", "new", "may it? see evil.com", "d1", answer="holdfast inbox"),)
+    0, (LetterLine("t-1/refund#1", "approval", "new", "may it? see evil.com", "d1", answers=("beforehand inbox",)),)
 )
-INSIDE = SendContext("marker@holdfast.invalid", lambda _line: "", private=True, clock_s=0)
+INSIDE = SendContext("marker@beforehand.invalid", lambda _line: "", private=True, clock_s=0)
 PASSWORD = os.urandom(8).hex()
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # a plugin of Apprise
 
@@ -118,7 +118,7 @@ def test_whatever_apprise_reaches_is_told_in_plain_text():
         assert Apprise(address(pager.url)).send(LETTER, INSIDE) == "taken"
     ((_, body),) = pager.came
     said = json.loads(body)
-    assert said["title"] == "Holdfast: approval t-1/refund#1"
+    assert said["title"] == "Beforehand: approval t-1/refund#1"
     assert "evil[.]com" in said["message"]
 
 

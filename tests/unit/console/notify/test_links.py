@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from itsdangerous import URLSafeSerializer
 
-from holdfast.errors import UsageError
-from holdfast.inspect.signing_keys import first_keys, keep_keys, load_keys
-from holdfast_console import Link, LinkRefused, SigningKeys, make_link, read_link, use_link
-from holdfast_console.links import checked_unused
+from beforehand.errors import UsageError
+from beforehand.inspect.signing_keys import first_keys, keep_keys, load_keys
+from beforehand_console import Link, LinkRefused, SigningKeys, make_link, read_link, use_link
+from beforehand_console.links import checked_unused
 from tests.unit.engine.lab import Lab, virtual
 
 BASE = "https://desk.example.com"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast_console import Only, Pace
-from holdfast_console.notify.schedule import ChannelHistory, Missed, NotifiableItem, Sent, planned
+from beforehand_console import Only, Pace
+from beforehand_console.notify.schedule import ChannelHistory, Missed, NotifiableItem, Sent, planned
 
 MIN = 60_000
 HOUR = 60 * MIN

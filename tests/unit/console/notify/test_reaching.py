@@ -8,16 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Holdfast, Run, Secret, agent, tool
-from holdfast.errors import ReplayDiverged, RunSuspended
-from holdfast.inspect.monitors import FINDINGS
-from holdfast.inspect.monitors.passes import Acknowledgement, JudgedFindings, acknowledge
-from holdfast.inspect.monitors.rules import SilentFailure
-from holdfast.people.answers import Abandon, answer
-from holdfast.people.assignments import Handing, hand
-from holdfast.people.items import items
-from holdfast.policies import Gate
-from holdfast_console import Mail, Only, Pace, Reach, Slack, Teams
+from beforehand import Beforehand, Run, Secret, agent, tool
+from beforehand.errors import ReplayDiverged, RunSuspended
+from beforehand.inspect.monitors.findings import AGAIN_MS, Acknowledgement, acknowledge, record_findings
+from beforehand.inspect.monitors.rules import SilentFailure
+from beforehand.people.answers import Abandon, answer
+from beforehand.people.assignments import Handing, hand
+from beforehand.people.items import items
+from beforehand.policies import Gate
+from beforehand_console import Mail, Only, Pace, Reach, Slack, Teams
 from tests.unit.console.notify.offices import HANGS_UP, Office, plain, post_office
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
@@ -42,7 +41,7 @@ def mail(office: Office, **settings: Any) -> Mail:
     return Mail(sender="desk@example.com", server=office.server, tls="none", **settings)
 
 
-async def ask(app: Holdfast, *orders: str) -> None:
+async def ask(app: Beforehand, *orders: str) -> None:
     for order in orders:
         with pytest.raises(RunSuspended):
             await app.run(desk, order)
@@ -55,12 +54,12 @@ async def test_whoever_is_to_answer_is_told_once_with_the_facts_first(lab: Lab):
             await ask(app, "A-17")
             await lab.pass_time(minutes=30)
     (message,) = office.box
-    assert message["Subject"] == "Holdfast: approval t-A-17/refund#1"
+    assert message["Subject"] == "Beforehand: approval t-A-17/refund#1"
     assert (message["To"], message["From"]) == ("ann@example.com", "desk@example.com")
     text = plain(message)
     assert "Tool: refund" in text
     assert '"cents":5000' in text
-    assert "holdfast answer t-A-17/refund#1 yes | no --shown " in text
+    assert "beforehand answer t-A-17/refund#1 yes --shown " in text
     assert "If nobody answers: it is refused, and nothing is sent" in text
     assert "Risk: its tool asks a person where true" in text
     assert text.index("Arguments:") < text.index("may refund"), "the facts come before the question"
@@ -76,7 +75,7 @@ async def test_a_reminder_comes_before_the_deadline_and_not_once_it_is_answered(
             await app.service.approve("t-B-18/refund#1", by="bea")
             await lab.pass_time(hours=3)
     reminders = [message["Subject"] for message in office.box[2:] if "approval" in message["Subject"]]
-    assert reminders == ["Holdfast: Reminder: approval t-A-17/refund#1"]
+    assert reminders == ["Beforehand: Reminder: approval t-A-17/refund#1"]
 
 
 @virtual
@@ -97,10 +96,10 @@ async def test_people_are_told_of_a_run_that_cannot_go_on_and_not_once_somebody_
             await answer(app.service, "x-bob", Abandon(), by="bea")
             await lab.pass_time(minutes=30)
     (message,) = office.box
-    assert message["Subject"] == "Holdfast: run to take over x-ann"
+    assert message["Subject"] == "Beforehand: run to take over x-ann"
     text = plain(message)
     assert "it cannot go on: ReplayDiverged" in text
-    assert "holdfast resume x-ann" in text
+    assert "beforehand resume x-ann" in text
     assert "If nobody answers: it goes on waiting, first in the list; nothing more is sent" in text
 
 
@@ -111,7 +110,7 @@ async def test_many_questions_at_once_are_one_message(lab: Lab):
             await ask(app, *(f"N-{number}" for number in range(47)))
             await lab.pass_time(minutes=3)
     (message,) = office.box
-    assert message["Subject"] == "Holdfast: 47 things wait for an answer"
+    assert message["Subject"] == "Beforehand: 47 things wait for an answer"
     assert plain(message).count("Tool: refund") == 47
 
 
@@ -139,7 +138,7 @@ async def test_nobody_answered_so_the_next_rung_of_the_ladder_is_told(lab: Lab):
             await app.service.decline("t-B-18/refund#1", by="bea")
             await lab.pass_time(hours=2)
     told = [message["Subject"] for message in office.box if message["To"] == "lea@example.com"]
-    assert told == ["Holdfast: Still unanswered: approval t-A-17/refund#1"]
+    assert told == ["Beforehand: Still unanswered: approval t-A-17/refund#1"]
 
 
 @virtual
@@ -173,7 +172,7 @@ async def test_what_is_asked_again_after_an_approval_ended_is_news(lab: Lab):
             await lab.pass_time(minutes=10)
             await ask(app, "A-17")
             await app.run_housekeeping()
-            notices = [row.run for row in await app.engine.journal.runs() if row.agent == "holdfast:notice"]
+            notices = [row.run for row in await app.engine.journal.runs() if row.agent == "beforehand:notice"]
             for run in notices:
                 await app.drive(run)
     assert notices == ["notice-ann-000001", "notice-ann-000002"]
@@ -223,7 +222,7 @@ async def test_where_the_answer_was_lost_nobody_can_tell_and_nothing_is_sent_on_
             await lab.pass_time(minutes=30)
     subject = "approval t-A-17/refund#1"
     assert [message["Subject"] for message in office.box] == [
-        f"Holdfast: {word}{subject}" for word in ("", "Perhaps once more: ")
+        f"Beforehand: {word}{subject}" for word in ("", "Perhaps once more: ")
     ]
     assert office.box[0]["Message-ID"] != office.box[1]["Message-ID"], "another notice, and not the same sent again"
 
@@ -264,7 +263,7 @@ async def test_two_processes_that_look_at_once_send_each_message_once(lab: Lab):
             await ask(app, "A-17", "B-18", "C-19")
             await lab.pass_time(hours=1)
     assert sorted(message["Subject"] for message in office.box) == [
-        f"Holdfast: approval t-{order}/refund#1" for order in ("A-17", "B-18", "C-19")
+        f"Beforehand: approval t-{order}/refund#1" for order in ("A-17", "B-18", "C-19")
     ]
 
 
@@ -306,10 +305,10 @@ async def test_slack_and_teams_are_told_in_the_forms_that_they_document(lab: Lab
             await ask(app, "A-17")
             await lab.pass_time(minutes=3)
     (said,), (message,) = taken["slack"], taken["teams"]
-    assert said["text"] == "Holdfast: approval t-A-17/refund#1"
+    assert said["text"] == "Beforehand: approval t-A-17/refund#1"
     assert (said["unfurl_links"], said["unfurl_media"]) == (False, False)
     assert said["blocks"][0] == {
-        "type": "header", "text": {"type": "plain_text", "text": "Holdfast: approval t-A-17/refund#1", "emoji": False},
+        "type": "header", "text": {"type": "plain_text", "text": "Beforehand: approval t-A-17/refund#1", "emoji": False},
     }  # fmt: skip
     (marked,) = [block["text"] for block in said["blocks"] if block.get("text", {}).get("type") == "mrkdwn"]
     assert marked["verbatim"]
@@ -361,43 +360,47 @@ async def test_a_finding_is_told_once_and_again_when_its_acknowledgement_has_end
         1,
         "1 run far above the past: see https://evil.example",
         ["t-1 used 9 tokens"],
-        "holdfast show t-1",
+        "beforehand show t-1",
         "5d41c7a0",
         1,
     )
 
-    def judge(*findings: SilentFailure) -> None:
-        judged = JudgedFindings(lab.clock.wall_ms(), list(findings), {one.id: began for one in findings})
-        lab.journal._hints[FINDINGS] = msgspec.json.encode(judged)
+    async def look(*findings: SilentFailure) -> None:
+        await record_findings(app.engine.journal, app.engine.outbox, findings, lab.clock.wall_ms())
 
-    began = lab.clock.wall_ms()
+    async def seen(until_ms: int = 0) -> None:
+        one = Acknowledgement(found.id, 2, "ann", until_ms=until_ms)
+        await acknowledge(app.engine.journal, app.engine.outbox, one, lab.clock.wall_ms())
+
     with post_office() as office:
         others = mail(office, to="bea@example.com", name="bea", only=Only(kinds=("approval",)))
         async with lab.app(desk, **CALM, reach=[mail(office), others]) as app:
-            judge(found)
+            await look(found)
             await lab.pass_time(hours=1)
             (message,) = office.box
-            judge(msgspec.structs.replace(found, newest_ms=2))
+            more = msgspec.structs.replace(found, at_ms=1 + AGAIN_MS, newest_ms=2)
+            await look(more)
             await lab.pass_time(hours=1)
             assert len(office.box) == 1, "more evidence is no new message"
             until = lab.clock.wall_ms() + 3_600_000
-            await acknowledge(app.engine.journal, Acknowledgement(found.id, 2, "ann", until_ms=until))
-            await lab.pass_time(minutes=50)
-            assert len(office.box) == 1
+            await seen(until)
+            for minutes, messages in ((50, 1), (10, 1), (20, 2)):
+                await look(more)
+                await lab.pass_time(minutes=minutes)
+                assert len(office.box) == messages
+            await seen()
+            await look(more)
             await lab.pass_time(minutes=20)
-            assert len(office.box) == 2
-            await acknowledge(app.engine.journal, Acknowledgement(found.id, 2, "ann"))
-            await lab.pass_time(minutes=20)
-            judge(msgspec.structs.replace(found, newest_ms=3))
+            await look(msgspec.structs.replace(found, newest_ms=3))
             await lab.pass_time(minutes=20)
             assert len(office.box) == 3, "evidence after the acknowledgement is"
-            judge()
+            await look()
             await lab.pass_time(hours=1)
     assert [one["To"] for one in office.box] == ["ann@example.com"] * 3
-    assert message["Subject"] == "Holdfast: silent failure, finding 5d41c7a0"
+    assert message["Subject"] == "Beforehand: silent failure, finding 5d41c7a0"
     text = plain(message)
     assert "Rule: cost" in text
-    assert "Look: holdfast show t-1" in text
-    assert "holdfast monitors ack 5d41c7a0" in text
+    assert "Look: beforehand show t-1" in text
+    assert "beforehand monitors ack 5d41c7a0" in text
     assert "Digest" not in text
     assert "https://evil" not in text

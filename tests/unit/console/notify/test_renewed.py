@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import RunSuspended
-from holdfast.model.webhooks import Note
-from holdfast.people import Policy, Rule
-from holdfast.webhooks.outgoing import Webhooks
-from holdfast_console import Mail, Only, Pace
+from beforehand import Run, agent, tool
+from beforehand.errors import RunSuspended
+from beforehand.model.webhooks import Note
+from beforehand.people import Policy, Rule
+from beforehand.webhooks.outgoing import Webhooks
+from beforehand_console import Mail, Only, Pace
 from tests.unit.console.notify.offices import plain, post_office
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.webhooks.receiver import receiving

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model.shadow import Traits
-from holdfast_console.reviews.alerts import (
+from beforehand.model.shadow import Traits
+from beforehand_console.reviews.alerts import (
     DAY_MS,
     Alarm,
     AlertLimits,
@@ -18,7 +18,7 @@ from holdfast_console.reviews.alerts import (
     quick_ones,
     suggested,
 )
-from holdfast_console.reviews.events import Review
+from beforehand_console.reviews.events import Review
 
 NOW = 100 * DAY_MS
 LIMITS = AlertLimits()

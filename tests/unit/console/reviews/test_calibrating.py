@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import RunSuspended
-from holdfast.model.thresholds import Threshold
-from holdfast.people import Policy, PolicyError, Rule
-from holdfast.people.policy.judge import PolicyJudge, threshold_positions
-from holdfast_console.reviews.calibration import apply, proposals
+from beforehand.errors import RunSuspended
+from beforehand.model.thresholds import Threshold
+from beforehand.people import Policy, PolicyError, Rule
+from beforehand.people.policy.judge import PolicyJudge, threshold_positions
+from beforehand_console.reviews.calibration import apply, proposals
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import refunds_of_any
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from holdfast_console.reviews.statistics import Share, corrected, mean, median, share, weighted
+from beforehand_console.reviews.statistics import Share, corrected, mean, median, share, weighted
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model.shadow import Traits
-from holdfast_console.reviews.events import Review, UnreviewedCall, amount_band, last_reviews, weights
-from holdfast_console.reviews.metrics import review_metrics
+from beforehand.model.shadow import Traits
+from beforehand_console.reviews.events import Review, UnreviewedCall, amount_band, last_reviews, weights
+from beforehand_console.reviews.metrics import review_metrics
 
 HOUR = 3_600_000
 

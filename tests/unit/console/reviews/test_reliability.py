@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from holdfast_console.reviews.statistics import StatedConfidence, band_of, reliability
+from beforehand_console.reviews.statistics import StatedConfidence, band_of, reliability
 
 
 def drawn(truth: float, stated: float, count: int, rng: Random, weight: float = 1.0) -> list[StatedConfidence]:

@@ -1,21 +1,23 @@
 """Planted cases: they look like the others, whatever is answered sends nothing, and who answers is told."""
 
 import re
+from importlib import metadata
 from typing import Any
 
 import msgspec
 import pytest
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.errors import ContractError, HoldfastError, RunSuspended, UsageError
-from holdfast.model.seeded_cases import SeededCase
-from holdfast.model.system import PLANTED
-from holdfast.people import answers as a
-from holdfast.people.dossier import dossier
-from holdfast.people.items import items
-from holdfast_console.reviews.alerts import DAY_MS
-from holdfast_console.reviews.reader import read_reviews
-from holdfast_console.reviews.seeding import seed_cases
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.errors import BeforehandError, ContractError, RunSuspended, UsageError
+from beforehand.model import records as r
+from beforehand.model.system import PLANTED
+from beforehand.people import answers as a
+from beforehand.people.dossier import dossier
+from beforehand.people.items import items
+from beforehand_console.reviews.alerts import DAY_MS
+from beforehand_console.reviews.reader import read_reviews
+from beforehand_console.reviews.seeded_cases import SeededCase
+from beforehand_console.reviews.seeding import seed_cases
 from tests.unit.engine.lab import Lab, virtual
 
 BAD = SeededCase("refund", {"cents": 900_000}, why="ten times the price")
@@ -91,7 +93,7 @@ async def test_whatever_is_answered_nothing_is_sent_and_the_reviewer_is_told(lab
         assert "ten times the price" in applied.note
         run = item.split("/")[0]
         assert (await app.service.row(run)).status == "completed"
-        with pytest.raises(HoldfastError):
+        with pytest.raises(BeforehandError):
             await app.resume(run)
         await lab.clock.sleep(60)
         [look] = [one for one in (await read_reviews(app.service.reader)).looks if one.kind == "planted"]
@@ -124,13 +126,37 @@ async def test_a_worker_that_opens_later_sends_nothing_either(lab: Lab):
 
 
 @virtual
+async def test_without_the_console_an_answer_is_recorded_and_applied_by_nobody(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        item = await planted_in(app, desk)
+        run = item.split("/")[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(metadata, "entry_points", lambda *, group: [])
+            applied = await a.answer(app.service, item, a.Approve(), by="bea")
+            assert (applied.at_once, applied.lacks) == (False, f"{PLANTED}desk")
+            with pytest.raises(BeforehandError):
+                await app.resume(run)
+            await lab.clock.sleep(600)
+            assert (await app.service.row(run)).status == "suspended"
+        assert lab.of(run, r.ApprovalGranted) + lab.of(run, r.CommandApplied) == [], "the engine applies nothing to it"
+        lab.clock.skew_ms += 4 * DAY_MS
+        assert (await seed_cases(app.service.engine, [BAD], rate=0.0)).withdrawn == ()
+        [look] = [one for one in (await read_reviews(app.service.reader)).looks if one.kind == "planted"]
+        assert (look.by, look.overridden) == ("bea", False), "the answer that was recorded counts"
+    assert lab.sent == []
+
+
+@virtual
 async def test_no_code_can_be_the_agent_of_a_planted_run(lab: Lab):
     @agent(name=f"{PLANTED}desk", run_id="x-{number}")
     async def desk(run: Run, number: int) -> str:
         return ""
 
     with pytest.raises(ContractError, match="has a name that the runtime reserves"):
-        Holdfast("never.db", agents=[desk])
+        Beforehand("never.db", agents=[desk])
 
 
 @virtual
@@ -205,7 +231,7 @@ async def test_one_that_is_over_is_withdrawn_like_a_real_question_ends(lab: Lab)
 @pytest.mark.parametrize("at_hand", [True, False])
 @virtual
 async def test_it_has_a_title_where_real_questions_have_one(lab: Lab, at_hand: bool):
-    @tool(gate="cents > 5000", title="refund {cents / 100:.2f} EUR")
+    @tool(gate="cents > 5000", title="refund {cents} cents")
     async def refund(cents: int) -> str:
         return f"paid {cents}"
 
@@ -223,8 +249,8 @@ async def test_it_has_a_title_where_real_questions_have_one(lab: Lab, at_hand: b
         if not at_hand:
             with pytest.raises(UsageError, match='Next: add "title" to the case'):
                 await seed_cases(app.service.engine, [BAD], rate=1.0)
-            case = msgspec.structs.replace(BAD, title="refund 9000.00 EUR")
+            case = msgspec.structs.replace(BAD, title="refund 900000 cents")
         (item,) = (await seed_cases(app.service.engine, [case], rate=1.0)).items
         real, planted = sorted(await items(app.service.reader), key=lambda one: one.item == item)
-        assert planted.asks == real.asks.replace("9000", "900000").replace("90.00", "9000.00")
-        assert (await dossier(app.service, item)).title == "refund 9000.00 EUR"
+        assert planted.asks == real.asks.replace("9000", "900000")
+        assert (await dossier(app.service, item)).title == "refund 900000 cents"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.model.thresholds import Threshold
-from holdfast_console.reviews.calibration import ThresholdFinding, judged
-from holdfast_console.reviews.statistics import share
+from beforehand.model.thresholds import Threshold
+from beforehand_console.reviews.calibration import ThresholdFinding, asks, judged
+from beforehand_console.reviews.statistics import share
 
 SURE = Threshold("sure", start=0.8, least=0.6, most=0.95, step=0.02, width=0.05, goal=0.04, slack=0.1, enough=30)
 LARGE = Threshold("large", start=500, least=100, most=2000, step=50, width=100, goal=0.04, safe="below")
@@ -30,8 +30,8 @@ def test_few_errors_before_it_loosen():
 def test_for_an_amount_the_safe_side_is_below():
     assert judged(LARGE, 500, findings(450, 20, 100)).to == 450, "smaller amounts are asked about"
     assert judged(LARGE, 500, findings(550, 0, 400)).to == 550
-    assert LARGE.asks(501, 500)
-    assert not LARGE.asks(500, 500)
+    assert asks(LARGE, 501, 500)
+    assert not asks(LARGE, 500, 500)
 
 
 def test_beginning_to_ask_goes_before_ceasing_to():

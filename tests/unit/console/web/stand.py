@@ -9,17 +9,18 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.environment import SystemRng
-from holdfast.errors import Declined, RunSuspended
-from holdfast.policies import Gate
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant, Principal
-from holdfast_console.auth.guard import Guard
-from holdfast_console.auth.passwords import Passwords
-from holdfast_console.auth.site import cookie_name, loopback
-from holdfast_console.auth.tokens import TokenNote
-from holdfast_console.web.app import web
+from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand.engine.environment import SystemRng
+from beforehand.errors import Declined, RunSuspended
+from beforehand.people import Policy
+from beforehand.policies import Gate
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant, Principal
+from beforehand_console.auth.guard import Guard
+from beforehand_console.auth.passwords import Passwords
+from beforehand_console.auth.site import cookie_name, loopback
+from beforehand_console.auth.tokens import TokenNote
+from beforehand_console.web.app import web
 from tests.unit.console.auth.keeping import Counting
 from tests.unit.engine.lab import Lab
 
@@ -31,7 +32,7 @@ HOSTILE = "p\u0430ypal \u202egpj.exe <script>alert(1)</script>\x1b[31m"
 class Stand:
     """One server with people at it."""
 
-    app: Holdfast
+    app: Beforehand
     guard: Guard
     authenticator: Authenticator
     lab: Lab
@@ -63,10 +64,17 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(lab: Lab, *, begun: tuple[str, ...] = ("ann",), agents: Sequence[Any] = ()) -> AsyncGenerator[Stand]:
+async def standing(
+    lab: Lab,
+    *,
+    begun: tuple[str, ...] = ("ann",),
+    agents: Sequence[Any] = (),
+    policy: Policy | None = None,
+    **settings: int,
+) -> AsyncGenerator[Stand]:
     """A desk at which every kind of item waits, or what these `agents` ask, for each customer in `begun`."""
     agents = agents or desk_of(lab)
-    async with lab.app(*agents) as app:
+    async with lab.app(*agents, policy=policy, **settings) as app:
         authenticator = Authenticator(app.engine, Passwords(Counting()))
         for name in begun:
             for one in agents:

@@ -7,10 +7,10 @@ import httpx2
 import msgspec
 import pytest
 
-from holdfast.model import records as r
-from holdfast.people import answers as a
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.web.api import OPERATIONS, ROOT
+from beforehand.model import records as r
+from beforehand.people import answers as a
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.web.api import OPERATIONS, ROOT
 from tests.unit.console.web.stand import HOSTILE, Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Operation, Run, agent, current_operation, tool
-from holdfast.engine.deferred import ArrivedAnswer
-from holdfast.errors import Deferred
-from holdfast.model.records import Raw
-from holdfast.people import answers as a
-from holdfast.people.items import placed
-from holdfast_console.notify.compose import line_of
-from holdfast_console.notify.planner import waiting_of
-from holdfast_console.notify.schedule import NotifiedItem
+from beforehand import Key, Operation, Run, agent, current_operation, tool
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import Deferred
+from beforehand.model.records import Raw
+from beforehand.people import answers as a
+from beforehand.people.items import placed
+from beforehand_console.notify.compose import line_of
+from beforehand_console.notify.planner import waiting_of
+from beforehand_console.notify.schedule import NotifiedItem
 from tests.unit.console.web.stand import Stand, standing
 from tests.unit.console.web.test_api import give, path_of
 from tests.unit.engine.lab import Lab, virtual
@@ -93,7 +93,7 @@ async def test_people_are_notified_of_it_until_it_is_answered(lab: Lab):
         line = await line_of(reader, about)
         assert line is not None
         assert "bounced" in line.asks
-        assert line.answer == f"holdfast inbox --item {ITEM}" or "holdfast resolve" in line.answer
+        assert all(one.startswith(f"beforehand resolve {ITEM} --") for one in line.answers)
         await a.answer(stand.app.service, ITEM, a.HappenedAnswer(), by="bea")
         assert await line_of(reader, about) is None
         assert await placed(reader) == []

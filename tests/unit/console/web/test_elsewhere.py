@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from holdfast.control.service import ControlService
-from holdfast.errors import UsageError
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.auth.oidc import OidcClient, Provider
-from holdfast_console.auth.site import loopback
-from holdfast_console.web.app import web
-from holdfast_console.web.server import PROVIDER_SECRET, ServerOptions
-from holdfast_console.web.sign_in import OidcRoutes
+from beforehand.control.service import ControlService
+from beforehand.errors import UsageError
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.auth.oidc import OidcClient, Provider
+from beforehand_console.auth.site import loopback
+from beforehand_console.web.app import web
+from beforehand_console.web.server import PROVIDER_SECRET, ServerOptions
+from beforehand_console.web.sign_in import OidcRoutes
 from tests.unit.console.auth.keeping import opened
 from tests.unit.console.auth.provider import CLIENT, CLIENT_SECRET, provided
 from tests.unit.console.web.stand import ORIGIN
@@ -42,7 +42,7 @@ def test_a_browser_goes_to_the_provider_and_comes_back_signed_in():
                     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
                     back = await browser.get(f"{sent_back.path}?{sent_back.query}", headers=link)
                     assert (back.status_code, back.headers["location"]) == (303, "/runs?limit=5")
-                    assert list(browser.cookies) == ["holdfast-80"], "what it needed on the way is forgotten"
+                    assert list(browser.cookies) == ["beforehand-80"], "what it needed on the way is forgotten"
                     assert "ben" in (await browser.get("/runs?limit=5")).text
                     again = await browser.get(f"{sent_back.path}?{sent_back.query}", headers=link)
                     assert again.status_code == 401
@@ -70,7 +70,7 @@ def test_a_provider_takes_a_secret_that_is_no_argument(monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match=PROVIDER_SECRET):
         _ = where.provider
     monkeypatch.setenv(PROVIDER_SECRET, CLIENT_SECRET)
-    assert where.provider == Provider("https://id.example.com", "holdfast", CLIENT_SECRET)
+    assert where.provider == Provider("https://id.example.com", "beforehand", CLIENT_SECRET)
     assert ServerOptions().provider is None
 
 
@@ -91,7 +91,7 @@ def test_this_machine_reaches_it_under_its_own_names():
 
 
 def test_a_proxy_may_only_say_from_where_people_come(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("HOLDFAST_PROXY_SECRET", raising=False)
+    monkeypatch.delenv("BEFOREHAND_PROXY_SECRET", raising=False)
     proxy = ServerOptions(proxy_peers=("10.0.0.5",)).proxy
     assert proxy is not None
     assert proxy.header == ""

@@ -2,22 +2,24 @@
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import msgspec
 import pytest
 
-from holdfast import Key, Run, agent, tool
-from holdfast.control.service import ControlService
-from holdfast.engine.commands import command_post
-from holdfast.errors import RunSuspended, SignInNeeded
-from holdfast.model import records as r
-from holdfast.model.commands import Command
-from holdfast.model.standing_permission import StandingPermission
-from holdfast.people.loaded_item import load_item
-from holdfast.people.standing_permissions import add_standing
-from holdfast.policies import Gate, Require
-from holdfast_console.auth.authorize import Grant
+from beforehand import Key, Run, agent, tool
+from beforehand.control.service import ControlService
+from beforehand.engine.commands import command_post
+from beforehand.errors import RunSuspended, SignInNeeded
+from beforehand.model import records as r
+from beforehand.model.commands import Command
+from beforehand.model.standing_permission import StandingPermission
+from beforehand.people.items import items
+from beforehand.people.loaded_item import load_item
+from beforehand.people.standing_permissions import add_standing
+from beforehand.policies import Gate, Require
+from beforehand_console.auth.authorize import Grant
 from tests.unit.console.web.stand import Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -111,3 +113,82 @@ async def test_a_standing_permission_does_not_replace_the_sign_in(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
     assert lab.sent == []
+
+
+def silent(lab: Lab) -> list[Any]:
+    """The service never answers, so that what was approved is unknown."""
+
+    @tool(gate=Gate("cents > 5000", require=Require(person=True)))
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        raise TimeoutError("no answer")
+
+    @agent(run_id="pay-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(9000)
+
+    return [desk]
+
+
+@virtual
+async def test_who_may_not_approve_may_not_say_what_happened(lab: Lab):
+    """Otherwise one yes is good for any number of sends: the proposer's own token orders the next."""
+    (desk,) = silent(lab)
+    async with standing(lab, agents=[desk], begun=()) as stand:
+        with pytest.raises(RunSuspended):
+            await stand.app.run(desk, "ann", by="ann")
+        accounts = stand.authenticator.accounts
+        for name in ("ann", "bea", "cid"):
+            await accounts.add(name, [Grant("operator")], by="root")
+        token, ann = await stand.proven("bea"), await stand.signed_in("ann")
+        bea, cid = await stand.signed_in("bea"), await stand.signed_in("cid")
+        assert (await by_api(stand, cid)).status_code == 200
+        with pytest.raises(RunSuspended):
+            await stand.app.resume("pay-ann")
+        assert lab.sent == ["pay 9000"]
+        orders = {"type": "did_not_happen", "then": "retry", "evidence": "trust me"}
+        for client in (token, ann):
+            refused = await by_api(stand, client, **orders)
+            assert refused.status_code == 403, refused.text
+        assert (await by_api(stand, bea, **{**orders, "evidence": ""})).status_code == 409
+        assert (await by_api(stand, bea, **orders)).status_code == 200
+        with pytest.raises(RunSuspended):
+            await stand.app.resume("pay-ann")
+        assert lab.sent == ["pay 9000"], "the order takes a yes of its own"
+        page = (await cid.get(PAGE)).text
+        assert "says that it did not happen, and asks for one more attempt: trust me" in page
+        assert "nothing is sent again, and what happened stays unknown" in page
+        assert (await by_api(stand, cid)).status_code == 200
+        with pytest.raises(RunSuspended):
+            await stand.app.resume("pay-ann")
+    assert lab.sent == ["pay 9000", "pay 9000"]
+
+
+@virtual
+async def test_an_item_says_which_right_nobody_has(lab: Lab):
+    (desk,) = silent(lab)
+    async with standing(lab, agents=[desk], begun=()) as stand:
+        with pytest.raises(RunSuspended):
+            await stand.app.run(desk, "ann", by="ann")
+        accounts = stand.authenticator.accounts
+        await accounts.add("ann", [Grant("operator")], by="root")
+        await accounts.add("bea", [Grant("operator", tools=("mail",))], by="root")
+        client = await stand.signed_in("ann")
+        says = "no account can answer this: it takes the role answerer for pay"
+        assert says in (await client.get(PAGE)).text
+        await accounts.add("cid", [Grant("answerer")], by="root")
+        assert says not in (await client.get(PAGE)).text
+
+
+@virtual
+async def test_an_answerer_is_enough_where_a_run_was_handed_over(lab: Lab):
+    @agent(run_id="trip-{name}")
+    async def trip(run: Run, name: str) -> str:
+        return str(await run.hand_off("travel", why="signatures"))
+
+    async with standing(lab, agents=[trip]) as stand:
+        await stand.authenticator.accounts.add("cid", [Grant("answerer")], by="root")
+        (item,) = await items(stand.app.service.reader)
+        page = await (await stand.signed_in("cid")).get(f"/inbox/{quote(item.item)}")
+        assert "handoff" in page.text
+        assert "no account can answer this" not in page.text

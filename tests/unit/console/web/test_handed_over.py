@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Key, Run, agent, tool
-from holdfast.engine.durable_waits import question_stream
-from holdfast.errors import ReplayDiverged
-from holdfast.model.commands import Command, command_stream
-from holdfast.model.questions import Answered
-from holdfast.model.records import RunReopened
-from holdfast.people.assignments import Handing, item_stream
-from holdfast.people.items import items
-from holdfast.people.loaded_item import load_item
-from holdfast_console.auth.authorize import Grant
+from beforehand import Key, Run, agent, tool
+from beforehand.engine.durable_waits import question_stream
+from beforehand.errors import ReplayDiverged
+from beforehand.model.commands import Command, command_stream
+from beforehand.model.questions import Answered
+from beforehand.model.records import RunReopened
+from beforehand.people.assignments import Handing, item_stream
+from beforehand.people.items import items
+from beforehand.people.loaded_item import load_item
+from beforehand_console.auth.authorize import Grant
 from tests.unit.console.web.stand import HOSTILE, desk_of, standing
 from tests.unit.console.web.test_pages import fill
 from tests.unit.engine.lab import Lab, virtual
@@ -44,7 +44,7 @@ async def test_its_state_is_on_the_page_and_in_the_api(lab: Lab):
     async with standing(lab, agents=[far(lab)]) as stand, await stand.client("bea") as client:
         page = (await client.get(PAGE)).text
         assert "State of the run" in page
-        assert "<code>far-ann/book#1</code> under the key <code>hf-" in page
+        assert "<code>far-ann/book#1</code> under the key <code>bh-" in page
         assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 2, "the fact and what its code says"
         assert "<script>alert" not in page
         assert "\u202e" not in page

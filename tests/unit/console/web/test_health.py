@@ -2,10 +2,10 @@
 
 import msgspec
 
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.reviews.report import ReviewReport, workload
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.reviews.report import ReviewReport, workload
 from tests.unit.console.web.stand import Stand, standing
-from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.lab import DAYS, Lab, virtual
 
 
 async def busy(stand: Stand) -> None:
@@ -17,7 +17,7 @@ async def busy(stand: Stand) -> None:
 
 @virtual
 async def test_the_call_gives_what_the_terminal_shows(lab: Lab):
-    async with standing(lab) as stand, await stand.client("bea") as client:
+    async with standing(lab, **DAYS) as stand, await stand.client("bea") as client:
         await busy(stand)
         await lab.pass_time(days=2)
         got = msgspec.json.decode((await client.get("/api/v1/health")).content, type=ReviewReport)
@@ -28,7 +28,7 @@ async def test_the_call_gives_what_the_terminal_shows(lab: Lab):
 
 @virtual
 async def test_the_page_has_the_alarms_first_and_every_rate_with_its_interval(lab: Lab):
-    async with standing(lab) as stand, await stand.client("bea") as client:
+    async with standing(lab, **DAYS) as stand, await stand.client("bea") as client:
         await busy(stand)
         await lab.pass_time(days=2)
         page = await client.get("/health?days=30")

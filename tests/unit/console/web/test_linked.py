@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from holdfast.inspect.signing_keys import keep_keys
-from holdfast.journal.port import Post
-from holdfast.people.loaded_item import load_item
-from holdfast_console import Link, LinkRefused, SigningKeys
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.links import checked_unused, make_link
-from holdfast_console.web.signed_links import LinkRoutes
-from holdfast_console.web.use_cases import UseCases
+from beforehand.inspect.signing_keys import keep_keys
+from beforehand.journal.port import Post
+from beforehand.people.loaded_item import load_item
+from beforehand_console import Link, LinkRefused, SigningKeys
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.links import checked_unused, make_link
+from beforehand_console.web.signed_links import LinkRoutes
+from beforehand_console.web.use_cases import UseCases
 from tests.unit.console.web.stand import ORIGIN, Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -27,7 +27,7 @@ LINK_KEYS = SigningKeys((os.urandom(32).hex(),))
 
 @pytest.fixture(autouse=True)
 def _key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_LINK_KEY", LINK_KEYS.keys[0])
+    monkeypatch.setenv("BEFOREHAND_LINK_KEY", LINK_KEYS.keys[0])
 
 
 async def link_of(
@@ -121,7 +121,7 @@ async def test_a_link_is_good_for_its_item_as_it_was_asked_until_its_end(lab: La
 async def test_keys_beside_the_journal_are_read_when_they_are_wanted(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.delenv("HOLDFAST_LINK_KEY")
+    monkeypatch.delenv("BEFOREHAND_LINK_KEY")
     async with standing(lab) as stand:
         journal = stand.app.engine.journal
         journal.sidecar = lambda suffix: tmp_path / f"desk.db{suffix}"  # type: ignore[method-assign]  # as one in a file
@@ -139,7 +139,7 @@ async def test_an_answer_that_is_refused_uses_no_link_up(lab: Lab):
         for wrong in (
             {"hours": "0"},
             {"type": "edit", "arguments": '{"cents": "many", "note": ""}'},
-            {"type": "right"},
+            {"type": "happened"},
         ):
             refused = await client.post(where, data={"type": "approve", "hours": "1", **wrong, **hidden})
             assert refused.status_code == 409

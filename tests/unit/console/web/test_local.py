@@ -2,13 +2,13 @@
 
 import httpx2
 
-from holdfast.engine.environment import SystemRng
-from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.auth.guard import Guard
-from holdfast_console.auth.site import loopback
-from holdfast_console.web.app import web
-from holdfast_console.web.sign_in import BootstrapLink
+from beforehand.engine.environment import SystemRng
+from beforehand_console.auth.accounts import AccountNote
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.auth.guard import Guard
+from beforehand_console.auth.site import loopback
+from beforehand_console.web.app import web
+from beforehand_console.web.sign_in import BootstrapLink
 from tests.unit.console.web.stand import ORIGIN, Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.people.dossier import dossier
+from beforehand import Run, agent, tool
+from beforehand.people.dossier import dossier
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 

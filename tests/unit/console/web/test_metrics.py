@@ -1,6 +1,6 @@
 """`/metrics` of the console: the gauges of the journal, for a token whose role holds everywhere, and for no stranger."""
 
-from holdfast_console.auth.authorize import Grant
+from beforehand_console.auth.authorize import Grant
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -11,8 +11,8 @@ async def test_a_token_with_a_role_everywhere_reads_the_metrics(lab: Lab):
         client = await stand.client("cid", Grant("viewer"))
         page = await client.get("/metrics")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
-        assert 'holdfast_people_waiting{kind="approval"} 2.0' in page.text
-        assert "holdfast_runs_driven" not in page.text.replace("# HELP", ""), "the console drives no runs"
+        assert 'beforehand_people_waiting{kind="approval"} 2.0' in page.text
+        assert "beforehand_runs_driven" not in page.text.replace("# HELP", ""), "the console drives no runs"
         assert "refund-ann" not in page.text
 
 

@@ -8,14 +8,14 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import RunSuspended, UsageError
-from holdfast.model.seeded_cases import SeededCase
-from holdfast.people import answers as a
-from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.reviews.seeding import seed_cases
-from holdfast_console.web import forms
+from beforehand import Run, agent, tool
+from beforehand.errors import RunSuspended, UsageError
+from beforehand.people import answers as a
+from beforehand_console.auth.accounts import AccountNote
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.reviews.seeded_cases import SeededCase
+from beforehand_console.reviews.seeding import seed_cases
+from beforehand_console.web import forms
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -62,7 +62,7 @@ async def test_an_item_shows_the_exact_arguments_and_nothing_hidden(lab: Lab):
         refund = (await client.get(REFUND)).text
         assert "<pre>9000</pre>" in refund
         assert "broken\non arrival" in unescape(refund)
-        assert "holdfast answer refund-ann/refund#1 yes | no --shown " in refund
+        assert "beforehand answer refund-ann/refund#1 yes --shown " in refund
 
 
 @virtual

@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
-from holdfast.errors import RunSuspended, UnknownRun
-from holdfast.people import Policy, Rule
-from holdfast.people import answers as a
-from holdfast.people.items import items
-from holdfast.people.loaded_item import load_item
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant, Principal
-from holdfast_console.web.use_cases import UseCases
+from beforehand import Run, agent, tool
+from beforehand.errors import RunSuspended, UnknownRun
+from beforehand.people import Policy, Rule
+from beforehand.people import answers as a
+from beforehand.people.items import items
+from beforehand.people.loaded_item import load_item
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant, Principal
+from beforehand_console.web.use_cases import UseCases
 from tests.unit.engine.lab import Lab, virtual
 
 REFUND = "r-ann/refund#1"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Ambiguous, Run, agent, tool
-from holdfast.errors import OutcomeUnknown
-from holdfast_console.notify.compose import line_of
-from holdfast_console.notify.schedule import NotifiedItem
+from beforehand import Ambiguous, Run, agent, tool
+from beforehand.errors import OutcomeUnknown
+from beforehand_console.notify.compose import line_of
+from beforehand_console.notify.schedule import NotifiedItem
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -33,13 +33,13 @@ async def test_a_stopped_run_is_shown_without_recorded_commands(lab: Lab):
         history = await stand.app.service.history("pay-eve")
         halted = history.lifecycle.halted
         assert halted is not None
-        assert "Next: holdfast resolve pay-eve/pay#1" in halted.error
+        assert "Next: beforehand why pay-eve/pay#1" in halted.error
         for page in ("/inbox", "/inbox/pay-eve", "/runs", "/runs/pay-eve"):
             text = (await client.get(page)).text
             assert "an attempt may have landed" in text, page
-            assert "holdfast resolve" not in text, page
+            assert "beforehand why" not in text, page
         about = NotifiedItem(f"pay-eve@{halted.at}", "new")
         line = await line_of(stand.app.service.reader, about)
         assert line is not None
         assert line.asks.startswith("it cannot go on: OutcomeUnknown: ")
-        assert "holdfast resolve" not in line.asks
+        assert "beforehand resolve" not in line.asks

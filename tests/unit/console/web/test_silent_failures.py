@@ -3,27 +3,25 @@
 import msgspec
 import pytest
 
-from holdfast.inspect.monitors import FINDINGS
-from holdfast.inspect.monitors.passes import JudgedFindings, watched
-from holdfast.inspect.monitors.rules import SilentFailure
-from holdfast.model.lessons import LessonEvidence, LessonProposed
-from holdfast.people.lessons import list_lessons, propose_lesson
-from holdfast_console.auth.authorize import Grant
+from beforehand.inspect.monitors.findings import record_findings, shown_findings
+from beforehand.inspect.monitors.rules import SilentFailure
+from beforehand.model.lessons import LessonEvidence, LessonProposed
+from beforehand.people.lessons import list_lessons, propose_lesson
+from beforehand_console.auth.authorize import Grant
 from tests.unit.console.web.stand import HOSTILE, Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 
 NEWEST = 1_767_225_500_000
 FOUND = SilentFailure(
-    "refusals", "refund_desk", NEWEST, f"7 of 9 writes failed {HOSTILE}", ["run-1/refund#1 failed"], "holdfast why run-1",
+    "refusals", "refund_desk", NEWEST, f"7 of 9 writes failed {HOSTILE}", ["run-1/refund#1 failed"], "beforehand why run-1",
     "5d41c7a0", NEWEST,
 )  # fmt: skip
 
 
 async def found(stand: Stand, newest_ms: int = NEWEST) -> None:
     one = msgspec.structs.replace(FOUND, newest_ms=newest_ms)
-    judged = JudgedFindings(stand.authenticator.now_ms, [one], {one.id: stand.authenticator.now_ms})
-    journal = stand.app.engine.journal
-    await journal.put_hint(FINDINGS, msgspec.json.encode(judged), await journal.hint(FINDINGS))
+    engine = stand.app.engine
+    await record_findings(engine.journal, engine.outbox, [one], stand.authenticator.now_ms)
 
 
 async def proposed(stand: Stand, by: str) -> str:
@@ -35,7 +33,7 @@ async def proposed(stand: Stand, by: str) -> str:
 @virtual
 async def test_a_finding_is_shown_and_acknowledged_with_its_evidence(lab: Lab):
     async with standing(lab) as stand, await stand.client("bea") as client:
-        assert "No monitor has looked at this journal yet" in (await client.get("/findings")).text
+        assert "No finding waits to be acknowledged" in (await client.get("/findings")).text
         assert "silent failure" not in (await client.get("/inbox")).text
         await found(stand)
         assert '<a href="/findings">1 silent failure or lesson waits</a>' in (await client.get("/inbox")).text
@@ -47,7 +45,7 @@ async def test_a_finding_is_shown_and_acknowledged_with_its_evidence(lab: Lab):
         form = {"newest": str(NEWEST), "why": "the bank was down"}
         done = await client.post(f"/findings/{FOUND.id}", data=form)
         assert (done.status_code, done.headers["location"]) == (303, "/findings")
-        assert "nothing that is not acknowledged" in (await client.get("/findings")).text
+        assert "No finding waits to be acknowledged" in (await client.get("/findings")).text
         again = await client.post(f"/findings/{FOUND.id}", data=form)
         assert again.status_code == 409
         assert "is not a finding any more, or is acknowledged" in again.text
@@ -60,7 +58,7 @@ async def test_evidence_that_came_after_the_page_was_shown_is_not_acknowledged(l
     async with standing(lab, begun=()) as stand, await stand.client("bea") as client:
         await found(stand, NEWEST + 5)
         await client.post(f"/findings/{FOUND.id}", data={"newest": str(NEWEST)})
-        assert (await watched(stand.app.service.reader, stand.authenticator.now_ms)).findings
+        assert await shown_findings(stand.app.engine.journal)
 
 
 @virtual

@@ -9,19 +9,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast import Holdfast, Run, agent
-from holdfast.control.queues import steer_queue
-from holdfast.engine.environment import SystemRng
-from holdfast.model import records as r
-from holdfast.policies import RunBudget
-from holdfast.queues.limits import DeclaredLimits, QueueLimits, TenantLimits
-from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.authorize import Grant
-from holdfast_console.auth.passwords import Passwords
-from holdfast_console.auth.site import loopback
-from holdfast_console.auth.tokens import TokenNote
-from holdfast_console.web.app import web
-from holdfast_console.web.server import ServerOptions, listen
+from beforehand import Beforehand, Run, agent
+from beforehand.control.queues import steer_queue
+from beforehand.engine.environment import SystemRng
+from beforehand.model import records as r
+from beforehand.policies import RunBudget
+from beforehand.queues.limits import DeclaredLimits, QueueLimits, TenantLimits
+from beforehand_console.auth.authenticator import Authenticator
+from beforehand_console.auth.authorize import Grant
+from beforehand_console.auth.passwords import Passwords
+from beforehand_console.auth.site import loopback
+from beforehand_console.auth.tokens import TokenNote
+from beforehand_console.web.app import web
+from beforehand_console.web.server import ServerOptions, listen
 from tests.unit.console.auth.keeping import Counting
 from tests.unit.console.web.stand import Stand
 from tests.unit.engine.lab import Lab, virtual
@@ -50,7 +50,7 @@ async def standing(lab: Lab, limits: DeclaredLimits | None = LIMITS) -> AsyncGen
 def test_a_program_submits_to_a_real_server_with_its_token(tmp_path):
     async def story() -> None:
         told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        async with Holdfast(str(tmp_path / "desk.db"), agents=[desk], queues=LIMITS, recover=False) as app:
+        async with Beforehand(str(tmp_path / "desk.db"), agents=[desk], queues=LIMITS, recover=False) as app:
             authenticator = Authenticator(app.engine, Passwords(Counting()))
             await authenticator.accounts.add("bot", [Grant("operator")], by="root")
             note = TokenNote("add", "root", "bot", ends_ms=authenticator.now_ms + 86_400_000)
@@ -123,13 +123,13 @@ async def test_a_full_queue_and_one_that_is_drained_say_when_to_come_again(lab: 
         assert (drained.status_code, drained.json()["error"], drained.headers["retry-after"]) == (
             503, "QueueDraining", "60",
         )  # fmt: skip
-        assert "holdfast queues resume mail" in drained.json()["next_step"]
+        assert "beforehand queues resume mail" in drained.json()["next_step"]
         assert len(await stand.app.engine.journal.runs()) == 2
 
 
 REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "agent": ({"agent": "dsk"}, 404, "does not have the agent 'dsk'"),
-    "system agent": ({"agent": "holdfast:notify"}, 404, "does not have the agent"),
+    "system agent": ({"agent": "beforehand:notify"}, 404, "does not have the agent"),
     "queue": ({"queue": "mial"}, 422, "queue 'mial' does not exist"),
     "tenant": ({"tenant": "acne"}, 422, "tenant 'acne' does not exist"),
     "priority": ({"priority": 10}, 422, "priority=10 is not from -9 to 9"),
@@ -178,3 +178,63 @@ async def test_only_operators_everywhere_submit(lab: Lab):
             client.headers["origin"] = "https://evil.example"
             assert (await client.post(PLACE, json=TICKET)).status_code == 403
         assert await stand.app.engine.journal.runs() == []
+
+
+@agent(run_id="frugal-{ticket[id]}", budget=RunBudget(tokens=100, cost="1.00 EUR", then="ask"))
+async def frugal(run: Run, ticket: dict[str, str]) -> str:
+    return ticket["id"]
+
+
+@virtual
+async def test_a_submitter_submits_and_sees_its_own_runs_and_nothing_else(lab: Lab):
+    async with standing(lab) as stand:
+        await stand.authenticator.accounts.add("bot", [Grant("submitter")], by="root")
+        await stand.authenticator.accounts.add("ann", [Grant("viewer")], by="root")
+        client, viewer = await stand.proven("bot"), await stand.proven("ann")
+        assert (await client.post(PLACE, json={**TICKET, "key": "mine"})).status_code == 200
+        await stand.app.submit(desk, {"id": "2", "order": "A"}, key="theirs", by="ann")
+        assert (await client.get(f"{PLACE}/mine")).status_code == 200
+        assert (await client.get(f"{PLACE}/mine/timeline")).status_code == 200
+        looks = [one.access for one in await stand.authenticator.log.read("bot") if one.access.deed == "submit"]
+        assert len(looks) == 2, "the submission, and the looks once an hour"
+        for place in (f"{PLACE}/theirs", f"{PLACE}/theirs/timeline", f"{PLACE}/none", PLACE, "/api/v1/items"):
+            assert (await client.get(place)).status_code == 403, place
+        assert (await viewer.post(PLACE, json=TICKET)).status_code == 403, "to look is not to submit"
+        assert (await viewer.get(f"{PLACE}/theirs")).status_code == 200
+
+
+@virtual
+async def test_a_budget_that_is_submitted_is_at_most_the_agent_s(lab: Lab):
+    async with lab.app(frugal) as app:
+        authenticator = Authenticator(app.engine, Passwords(Counting()))
+        stand = Stand(app, web(app.service, authenticator, loopback(80)), authenticator, lab)
+        async with await stand.client("bea") as client:
+            for number, (budget, held) in enumerate(
+                [
+                    ({"tokens": 10**12, "then": "stop"}, RunBudget(tokens=100, cost="1.00 EUR")),
+                    ({"tokens": 5, "cost": "0.50 EUR"}, RunBudget(tokens=5, cost="0.50 EUR")),
+                    ({"effects": 3, "cost": "9 EUR"}, RunBudget(tokens=100, effects=3, cost="1.00 EUR")),
+                ]
+            ):
+                body = {"agent": "frugal", "input": {"id": str(number)}, "budget": budget, "key": f"k-{number}"}
+                assert (await client.post(PLACE, json=body)).status_code == 200
+                (started,) = stand.lab.of(f"k-{number}", r.RunStarted)
+                assert started.budget == held
+            body = {"agent": "frugal", "input": {"id": "9"}, "budget": {"cost": "0.10 USD"}}
+            refused = await client.post(PLACE, json=body)
+            assert (refused.status_code, "in EUR" in refused.json()["detail"]) == (422, True)
+
+
+@virtual
+async def test_a_token_that_is_bound_to_tenants_submits_for_no_other(lab: Lab):
+    async with standing(lab) as stand:
+        await stand.authenticator.accounts.add("bot", [Grant("submitter")], by="root")
+        ends_ms = stand.authenticator.now_ms + 86_400_000
+        note = TokenNote("add", "root", "bot", ends_ms=ends_ms, tenants=("acme",))
+        secret, made = await stand.authenticator.tokens.add(note, SystemRng())
+        assert made.tenants == ("acme",)
+        client = stand.stranger(authorization=f"Bearer {secret}")
+        for tenant in ("", "other"):
+            refused = await client.post(PLACE, json={**TICKET, "queue": "mail", "tenant": tenant})
+            assert (refused.status_code, "submits for acme" in refused.json()["known"]) == (403, True)
+        assert (await client.post(PLACE, json={**TICKET, "queue": "mail", "tenant": "acme"})).status_code == 200

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast_console.web.rendering import is_hidden, visible, visible_json
+from beforehand_console.web.rendering import is_hidden, visible, visible_json
 
 HIDDEN = ["\x00", "\x07", "\x1b", "\x7f", "\x9b", "\xa0", "\xad", "\u034f", "\u061c", "\u115f", "\u200b", "\u200e", "\u2028",
           "\u202e", "\u2066", "\u2800", "\u3000", "\u3164", "\ufe0f", "\ufeff", "\ufff9", "\U000e0041", "\ue000"]  # fmt: skip
@@ -63,6 +63,7 @@ def test_no_text_is_markup_and_nothing_hidden_is_left(text: str):
 
 
 @given(st.text())
+@example("\x7f")
 def test_json_to_be_edited_is_the_same_value_with_nothing_hidden(text: str):
     shown = visible_json(json.dumps(text, ensure_ascii=False))
     assert json.loads(shown) == text

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.testing.trial.figures import Repeat, alike, by_input, curve, grouped, pass_hat
+from beforehand.testing.trial.figures import Repeat, alike, by_input, curve, grouped, pass_hat
 
 REPEATS = st.lists(st.booleans(), min_size=1, max_size=9)
 

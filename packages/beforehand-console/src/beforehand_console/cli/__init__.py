@@ -1,0 +1,1 @@
+"""The commands that the console adds to `beforehand`, by entry points."""

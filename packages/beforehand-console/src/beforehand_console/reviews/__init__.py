@@ -1,0 +1,1 @@
+"""Reviewers: metrics, intervals, alerts, calibrated thresholds, seeded cases and shadow reviews."""

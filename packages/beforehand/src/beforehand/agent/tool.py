@@ -1,0 +1,442 @@
+"""`@tool`: a plain function whose effect the runtime records before it is attempted.
+
+The function keeps its signature, docstring and types. Undeclared means a plain write: attempted
+once, never repeated on a guess. The file is long because every clause of a tool is declared and documented here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from beforehand.agent.call import metadata_of, outcome_of, result_of
+from beforehand.agent.compensation import Compensate, Confirm, with_compensation
+from beforehand.agent.conditions import checked_gate, gated
+from beforehand.agent.contract_checks import check_clauses, checked_classifier, rejections_of
+from beforehand.agent.handlers import Handlers
+from beforehand.agent.signatures import (
+    Shape,
+    check_names,
+    coroutine_code,
+    is_async,
+    shape_of,
+    tool_name,
+    without_operation,
+)
+from beforehand.agent.titles import checked_title, title_from
+from beforehand.engine.steps import NO_METADATA, CallMetadata
+from beforehand.engine.tool_protocol import Classifier, Code
+from beforehand.errors import ArgumentError, ContractError
+from beforehand.model import records as r
+from beforehand.model.canonical.decode import restore
+from beforehand.model.canonical.encode import canonical
+from beforehand.model.contract import (
+    Contract,
+    Effect,
+    Key,
+    Natural,
+    Once,
+    OnUnknown,
+    Pending,
+    contract_digest,
+    default_retry,
+)
+from beforehand.model.outcome import Outcome
+from beforehand.model.parameters import parse_arguments
+from beforehand.model.values import ResultCodec, codec_for
+from beforehand.policies import Budget, Gate, Retry, milliseconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+DEFAULT_TIMEOUT = timedelta(seconds=60)
+
+
+class Tool(Generic[P, R]):
+    """A tool. Call it inside a run. `outcome` does not raise on a failure; `options` changes one call's settings."""
+
+    def __init__(
+        self, function: Callable[P, Any], contract: Contract, redact: frozenset[str], *, serves: bool = False
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        self.shape, self.serves = without_operation(shape_of(function, "tool"), known=serves)
+        self.__signature__ = self.shape.signature
+        # `inspect.iscoroutinefunction` reads these: frameworks take a tool for what it is, a coroutine function.
+        self.__code__, self.__defaults__, self.__kwdefaults__ = coroutine_code(function), None, None
+        self.name = contract.tool
+        self.codec: ResultCodec = codec_for(_result_type(self.shape))
+        self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
+        self.digest = contract_digest(self.contract)
+        self.redact = redact
+        self.classifier: Classifier | None = None
+        self.title = ""
+        """The template of the sentence about a call."""
+        parameters = frozenset(self.shape.types) if self.serves else None
+        self.body = Code(function, is_async(function), contract.timeout_ms, parameters)
+        self.companions: dict[str, Tool[Any, Any]] = {}
+        self.step: str | None = None
+        """The explicit name of the step, if this is a call's own configuration of a tool."""
+        self.about: CallMetadata = NO_METADATA
+        self.handlers: dict[str, Code] = {}
+        self.late = False
+        """True if its body comes with each call: only the code of a host has it."""
+        self.where = _place(function)
+
+    def __repr__(self) -> str:
+        """The tool's name and kind."""
+        return f"<tool {self.name} ({self.contract.effect})>"
+
+    # --- calling -----------------------------------------------------------------------------------------
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        """Perform the call as a step of the current run, and return its result.
+
+        Raises `Rejected` or another `OperationFailed` if nothing happened, `OutsideRun` outside a run.
+        """
+        return result_of(self, self.shape.bind(args, kwargs), None)
+
+    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
+        """Perform the call, and return its outcome. A failure is not raised."""
+        return outcome_of(self, self.shape.bind(args, kwargs), None)
+
+    def options(
+        self,
+        *,
+        step: str | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+        on_unknown: OnUnknown | None = None,
+        hold: bool = True,
+        compensate: Tool[..., Any] | None = None,
+        confidence: float | None = None,
+        taint: str = "",
+        again: str | None = None,
+    ) -> Tool[P, R]:
+        """The same tool with other settings for one call. `step` names the step explicitly, once per run.
+
+        An escalation policy receives the caller's `confidence` (from 0 to 1, by default that of the previous decision)
+        and the source that touched the arguments (`taint="web"`). Inside a transaction `hold=False` sends an
+        irreversible effect immediately, and `compensate` is the tool that undoes this call; its first parameter is the
+        operation. Raises `ContractError` for a tool that cannot compensate it. `again="the reason"` sends the call
+        although an effect on the same subject is pending. The reason is recorded.
+        """
+        contract = msgspec.structs.replace(
+            self.contract,
+            timeout_ms=self.contract.timeout_ms if timeout is None else milliseconds(timeout),
+            retry=retry or self.contract.retry,
+            on_unknown=on_unknown or self.contract.on_unknown,
+        )
+        if compensate is not None:
+            contract = with_compensation(contract, self, compensate)
+        configured = _Configured(self, contract, step, at_once=not hold)
+        configured.about = metadata_of(confidence, taint, again)
+        return configured
+
+    def with_body(self, function: Callable[..., Coroutine[Any, Any, R]]) -> Tool[P, R]:
+        """The same tool with the body of one call, which a host provides."""
+        configured = _Configured(self, self.contract, self.step, at_once=False)
+        configured.body = msgspec.structs.replace(self.body, function=function, is_async=True)
+        return configured
+
+    def with_gate(self, gate: Gate) -> Tool[P, R]:
+        """The same tool with a gate for one call. Raises `ContractError` for a read, which needs no approval."""
+        checked_gate(self.contract, gate, self.shape, self.redact)
+        return _Configured(self, msgspec.structs.replace(self.contract, gate=gate), self.step, at_once=False)
+
+    # --- handlers ----------------------------------------------------------------------------------------
+
+    @property
+    def verify(self) -> Handlers[R]:
+        """Register the function that looks up the effect: `@send_email.verify(settle_window=...)`."""
+        return Handlers(self, "verify")
+
+    @property
+    def observe(self) -> Handlers[R]:
+        """Register the function that reads the preconditions: `@close_ticket.observe`."""
+        return Handlers(self, "observe")
+
+    @property
+    def expect(self) -> Handlers[R]:
+        """Register the evidence of a success: a synchronous function that returns JSON values."""
+        return Handlers(self, "expect")
+
+    @property
+    def compensate(self) -> Compensate:
+        """Register the compensation: `@book.compensate(restores=True)`."""
+        return Compensate(self)
+
+    @property
+    def confirm(self) -> Confirm:
+        """Register the tool that completes this tool's reservation: `@reserve.confirm(expires=...)`."""
+        return Confirm(self)
+
+    @property
+    def claim(self) -> Handlers[R]:
+        """Register a computed business key: a synchronous function that returns text."""
+        return Handlers(self, "claim")
+
+    # --- used by the engine --------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the tool's parameters, in order."""
+        return tuple(self.shape.types)
+
+    @property
+    def claims(self) -> bool:
+        """True if it declares a business key."""
+        return bool(self.contract.claim) or "claim" in self.handlers
+
+    def business_key(self, arguments: Mapping[str, Any]) -> str:
+        """The business key: the name of the one real-world effect of these arguments.
+
+        Equal values have one name, in whatever order. Raises `ArgumentError` if they name none.
+        """
+        if (code := self.handlers.get("claim")) is not None:
+            named = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
+            return _text_key(named, f"the claim of {self.name}")
+        parts = {name: arguments[name] for name in self.contract.claim}
+        if len(parts) > 1:
+            return canonical(parts).decode()
+        ((name, only),) = parts.items()
+        return _text_key(only, name) if only is None or isinstance(only, str) else canonical(parts).decode()
+
+    def expected(self, arguments: Mapping[str, Any]) -> r.Raw:
+        """The evidence of a success. Raises `ArgumentError` unless it is plain JSON."""
+        code = self.handlers["expect"]
+        value = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
+        try:
+            return r.Raw(msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"the expected evidence of {self.name} cannot be recorded: {error}; nothing was sent",
+                next_step=f"let @{self.name}.expect return plain JSON values",
+            ) from error
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """The parameters whose values a condition may use. These are the stored ones."""
+        return frozenset(self.shape.types) - self.redact
+
+    def title_of(self, stored: bytes) -> str:
+        """The title of a call with these stored arguments; empty if the tool has none."""
+        return title_from(self.title, stored) if self.title else ""
+
+    def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
+        """True if a call with these arguments needs approval. Raises `ConditionError` if the gate has no value."""
+        return gated(gate, arguments)
+
+    def restore(self, stored: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent, decoded by annotation. Raises `ArgumentError` if they do not fit."""
+        restored = restore(stored, self.shape.types)
+        try:
+            return self.shape.bind((), restored)
+        except TypeError as error:
+            raise ArgumentError(str(error), next_step=f"give {self.name} its former parameters") from error
+
+    def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent with these changes, checked like the arguments of a model's call."""
+        return {**self.restore(stored), **parse_arguments(changes, self.shape.types, ())}
+
+
+def _text_key(key: object, what: str) -> str:
+    """A business key that is one text. An empty one is refused: it would name every effect, or none."""
+    if not isinstance(key, str) or not key:
+        raise ArgumentError(
+            f"{what}: {key!r} is not a business key",
+            next_step="a business key is text that is not empty, such as an order number",
+        )
+    canonical({what: key})  # raises for a text that cannot be stored
+    return key
+
+
+class _Configured(Tool[P, R]):
+    """A tool with one call's settings. It shares handlers, so a verifier registered later still counts."""
+
+    def __init__(self, tool: Tool[P, R], contract: Contract, step: str | None, *, at_once: bool) -> None:
+        self.__dict__.update(tool.__dict__)
+        self._at_once = at_once
+        self.contract = contract
+        self.digest = contract_digest(contract)
+        self.step = step
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        return result_of(self, self.shape.bind(args, kwargs), self.step, at_once=self._at_once)
+
+    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
+        return outcome_of(self, self.shape.bind(args, kwargs), self.step, at_once=self._at_once)
+
+
+# --- declaring -------------------------------------------------------------------------------------------------
+
+
+@overload
+def tool(function: Callable[P, Coroutine[Any, Any, R]], /) -> Tool[P, R]: ...
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    effect: Effect = ...,
+    idempotency: Key | Natural | None = ...,
+    claim: str | tuple[str, ...] = ...,
+    once: Once | None = ...,
+    pending: Pending | None = ...,
+    timeout: timedelta = ...,
+    retry: Retry | None = ...,
+    budget: Budget | None = ...,
+    on_unknown: OnUnknown = ...,
+    rejections: Collection[int] = ...,
+    not_sent: Collection[int] = ...,
+    classify: Classifier | None = ...,
+    redact: Collection[str] = ...,
+    gate: str | Gate = ...,
+    name: str | None = ...,
+    title: str | None = ...,
+) -> _Decorator: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Declare a tool. Without arguments it is a plain write, which is attempted once and never repeated on a guess.
+
+    - `effect`: "read" or "write". Reads are retried and journaled with one record.
+    - `idempotency`: `Key(ttl=...)` if the system deduplicates on `current_operation().key`, `Natural(within=...)` if
+      repeating changes nothing.
+    - `claim`: the parameters that name one real-world effect across all runs (an invoice number).
+    - `once`: the calls of a model that count as repeats: `Once("to", "subject", within=...)`, with `reworded=True` also
+      for a call in other words.
+    - `pending`: the part of a success that is still pending: `Pending("an answer", about="lead")`. Until it ends, no
+      further call on the same subject is sent.
+    - `timeout`, `retry`, `budget`: limits that survive a crash.
+    - `rejections`: HTTP statuses that prove a refusal. `not_sent`: statuses after which nothing landed (429, 503);
+      their `Retry-After` is honored. On a write, every other status is ambiguous.
+    - `classify`: a function that states what an exception of the client library proves. It receives the exception and
+      returns `NotSent(...)`, `Rejected(...)`, `Ambiguous(...)`, `KeyInProgress(...)`, or None if it does not know. It
+      is called before `rejections`, `not_sent` and the table of well-known exceptions are applied.
+    - `on_unknown`: "suspend" (default) or "raise".
+    - `redact`: parameters whose values are never stored.
+    - `gate`: a condition in CEL over the parameters (`"cents > 50000"`). If it is true, a person approves the call
+      before anything is sent. `Gate(...)` also sets a number of people and a time limit. A refusal raises `Declined`.
+    - `title`: a sentence about a call, for people: `"refund {cents} cents to {customer}"`.
+
+    Raises `ContractError` if the clauses contradict each other. The error names the fix.
+    """
+    if function is not None:
+        return _declared(function)
+    known = _declared.__kwdefaults__ or {}
+    if unknown := clauses.keys() - known.keys():
+        raise ContractError(
+            f"@tool does not take {', '.join(sorted(unknown))}", known=f"it takes {', '.join(sorted(known))}"
+        )
+    return _Decorator(clauses)
+
+
+class _Decorator:
+    """The decorator that `@tool(...)` returns: it keeps the types of async and sync functions alike."""
+
+    def __init__(self, clauses: Mapping[str, Any]) -> None:
+        self._clauses = clauses
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Tool[..., Any]:
+        """Declare `function`."""
+        return _declared(function, **self._clauses)
+
+
+def _declared(
+    function: Callable[..., Any],
+    *,
+    effect: Effect = "write",
+    idempotency: Key | Natural | None = None,
+    claim: str | tuple[str, ...] = (),
+    once: Once | None = None,
+    pending: Pending | None = None,
+    timeout: timedelta = DEFAULT_TIMEOUT,
+    retry: Retry | None = None,
+    budget: Budget | None = None,
+    on_unknown: OnUnknown = "suspend",
+    rejections: Collection[int] = (),
+    not_sent: Collection[int] = (),
+    classify: Classifier | None = None,
+    redact: Collection[str] = (),
+    gate: str | Gate = "",
+    name: str | None = None,
+    title: str | None = None,
+) -> Tool[..., Any]:
+    called = tool_name(function) if name is None else name
+    where = f"tool {called}"
+    shape = shape_of(function, "tool")
+    claims = (claim,) if isinstance(claim, str) else tuple(claim)
+    contract = Contract(
+        tool=called,
+        effect=effect,
+        idempotency=idempotency,
+        timeout_ms=milliseconds(timeout),
+        retry=retry or default_retry(effect),
+        budget=budget or Budget(),
+        on_unknown=on_unknown,
+        rejections=(*rejections_of(rejections, "rejected", where), *rejections_of(not_sent, "not_sent", where)),
+        claim=claims,
+        once=once,
+        pending=pending,
+        gate=Gate(gate) if isinstance(gate, str) and gate else gate or None,
+    )
+    check_clauses(contract)
+    check_names(claims, shape, f"{where}: claim=")
+    check_names(once.parameters if once else (), shape, f"{where}: once=")
+    check_names(pending.about if pending else (), shape, f"{where}: pending=")
+    check_names(tuple(redact), shape, f"{where}: redact=")
+    if contract.gate is not None:
+        checked_gate(contract, contract.gate, shape, frozenset(redact))
+    if both := sorted(set(claims) & set(redact)):
+        raise ContractError(
+            f"{where}: {both[0]} is redacted, and a business key is stored",
+            next_step=f"compute another name for the effect: @{contract.tool}.claim",
+        )
+    declared: Tool[..., Any] = Tool(function, contract, frozenset(redact))
+    declared.classifier = checked_classifier(classify, where)
+    if title is not None:
+        declared.title = _titled(title, declared)
+    return declared
+
+
+def _titled(template: str, tool: Tool[..., Any]) -> str:
+    if tool.contract.effect == "read":
+        raise ContractError(
+            f"tool {tool.name} is a read: a title is for calls that people approve or resolve",
+            next_step='drop title=, or drop effect="read"',
+        )
+    return checked_title(template, tool.name, tool.judged)
+
+
+def tool_from(function: Callable[..., Any], timeout: timedelta) -> Tool[..., Any]:
+    """A plain function as a plain write, for handlers that are operations of their own."""
+    contract = Contract(function.__name__, timeout_ms=milliseconds(timeout), retry=default_retry("write"))
+    check_clauses(contract)
+    return Tool(function, contract, frozenset(), serves=True)
+
+
+def _result_type(shape: Shape) -> Any:
+    return Any if shape.returns is inspect.Signature.empty else shape.returns
+
+
+def _reads_null(codec: ResultCodec) -> bool:
+    try:
+        codec.decode(b"null")
+    except ValueError:
+        return False
+    return True
+
+
+def _place(function: Callable[..., Any]) -> str:
+    """The place of its definition, for errors that name two places."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)

@@ -1,0 +1,123 @@
+"""Commands about units of work: `transaction` and `undo`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from beforehand.cli.apps import agents_for, app_of
+from beforehand.cli.common import CommandCall, by_option, command
+from beforehand.cli.exit_status import WAITS
+from beforehand.cli.screen import Screen, grid, phrase
+from beforehand.control.undo import Preview, checked_finished, checked_undoable, preview
+from beforehand.errors import UsageError
+from beforehand.inspect.text import count
+from beforehand.model.ids import split_operation_id
+from beforehand.model.shell import to_type
+from beforehand.people.idempotent_answers import decide_transaction_idempotently
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_CAN: Final = {
+    "restore": ("ok", "restored by {by}"),
+    "amend": ("asks", "compensated by {by}, which does not restore what was"),
+    "stands": ("off", "stays: nothing undoes it"),
+    "unknown": ("unknown", "its outcome is unknown: {why}"),
+}
+
+
+@command(
+    "transaction",
+    examples=(
+        "beforehand transaction trip-17/book-trip --retry",
+        "beforehand transaction trip-17/book-trip --accept --why 'refunded by hand'",
+        "beforehand transaction trip-17/book-trip --abort --why 'customer called'",
+    ),
+)
+@click.argument("transaction")
+@click.option("--retry", is_flag=True, help="Try the stuck operations again.")
+@click.option("--accept", is_flag=True, help="Accept the stuck operations as they are, and finish without them.")
+@click.option("--abort", is_flag=True, help="Abort a transaction that has not committed.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def transaction(call: CommandCall, transaction: str, why: str, by: str, **flags: bool) -> None:
+    """Decide about TRANSACTION (RUN/NAME): retry or accept a parked one, or abort an open one.
+
+    Your decision is recorded with your name. It takes effect when the run is next driven, by
+    a worker or by `beforehand resume`.
+    """
+    run, name = split_operation_id(transaction)
+    wanted = [word for word, given in flags.items() if given]
+    if len(wanted) != 1:
+        raise UsageError("no decision is given", next_step="add --retry, --accept or --abort")
+    async with call.serving() as service:
+        word: Literal["retry", "accept", "abort"] = (
+            "abort" if flags["abort"] else "retry" if flags["retry"] else "accept"
+        )
+        applied = await decide_transaction_idempotently(service, transaction, word, by=by, why=why)
+        found = (await service.history(run)).boundaries.by_name[name]
+    if call.screen.as_json:
+        call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})
+        return
+    call.screen.line(f"Recorded: {wanted[0]} {transaction}, decided by {by}, which is {found.phase}.")
+    call.screen.next(to_type("resume", run))
+
+
+@command(
+    "undo",
+    examples=("beforehand undo trip-17 --dry-run", "beforehand undo trip-17 --why 'customer withdrew' --by anna"),
+)
+@click.argument("run_id", metavar="RUN")
+@click.option("--dry-run", is_flag=True, help="Show what would be done about each effect; send nothing.")
+@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="The location of its code, if it has moved.")
+@click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
+@by_option
+async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: str, by: str, **flags: bool) -> int:
+    """Undo the finished RUN: compensate what it did, the last effect first.
+
+    Each compensation is an operation of its own, with its own key and outcome. Effects
+    that cannot be undone are listed and kept.
+    """
+    async with call.reader() as reader:
+        history = await reader.history(run_id)
+        ordered = not checked_finished(history)
+        if flags["dry_run"]:
+            _show(call.screen, preview(history))
+            return 0
+        if not ordered:
+            checked_undoable(history)
+        agents = await agents_for(call, reader, run_id, targets)
+    async with app_of(call, agents) as app:
+        undone = await app.undo(run_id, by=by, why=why)
+    if call.screen.as_json:
+        call.screen.document(undone)
+    elif undone.waits:
+        call.screen.line(f"{run_id} is being undone, and waits: {undone.waits}")
+        call.screen.next(to_type("resume", run_id))
+    else:
+        for what, steps in (("undone", undone.undone), ("stays", undone.still_standing)):
+            for step in steps:
+                call.screen.line(f"  {what:12}  {run_id}/{step}")
+        but = f", but for {count(len(undone.still_standing), 'effect')}" if undone.still_standing else ""
+        call.screen.line(f"{run_id} is undone{but}.")
+    return WAITS if undone.waits else 0
+
+
+def _show(screen: Screen, found: Preview) -> None:
+    if screen.as_json:
+        screen.document(found)
+        return
+    if not found.effects:
+        screen.line(f"{found.run} has no effect left that could be undone.")
+        return
+    rows: list[tuple[RenderableType, ...]] = []
+    for one in found.effects:
+        mark, text = _CAN[one.can]
+        line = text.format(by=one.by, why=to_type("why", one.operation))
+        rows.append((screen.mark(mark), phrase((one.operation, "bold")), phrase(line)))
+    screen.show(grid(rows, (1,)))
+    screen.line("")
+    screen.line("Nothing was sent.")
+    screen.next(to_type("undo", found.run))

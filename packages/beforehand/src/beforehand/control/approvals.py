@@ -1,0 +1,184 @@
+"""Approvals: a person's yes or no to exactly one operation, bound to everything that the person was shown."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from beforehand.engine.approvals import AnswerContext, verdict_of
+from beforehand.engine.commands import NO_EVIDENCE
+from beforehand.engine.engine import Engine
+from beforehand.errors import SignInNeeded, UsageError
+from beforehand.model import records as r
+from beforehand.model.commands import Command
+from beforehand.model.names import is_among
+from beforehand.model.operation import OTHERWISE, OperationState
+from beforehand.model.run_history import RunHistory
+from beforehand.model.shell import to_type
+from beforehand.policies import milliseconds
+
+LASTS: Final = timedelta(days=1)
+"""How long an approval holds where its giver says nothing else: nothing may have been sent by then."""
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """An approval: its giver, the reason, and the wall clock until which it holds."""
+
+    by: str
+    why: str = ""
+    until_ms: int = 0
+
+
+def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
+    """The operation that a person is, or was, asked to approve. Raises `UsageError` where there is none."""
+    operation, name = history.operations.get(step), f"{history.run}/{step}"
+    if not by:
+        raise UsageError("an approval needs the name of a person", next_step="say who answers: --by NAME")
+    if operation is None:
+        known = ", ".join(step for step, one in history.operations.items() if one.phase == "gated") or "none"
+        raise UsageError(f"run {history.run} asks for no approval of {step}", known=f"it asks about: {known}")
+    if not operation.approval.asked_digest:
+        raise _asks_nothing(name, operation)
+    if operation.wants_approval and operation.approval.asked_digest == OTHERWISE:
+        raise UsageError(
+            f"what {name} relies on has changed since it was asked about", known="the new question is not recorded yet",
+            next_step=to_type("resume", history.run),
+        )  # fmt: skip
+    return operation
+
+
+def checked_asked(history: RunHistory, operation: OperationState) -> None:
+    """Refuse an answer to a question that is decided, or was never asked. Raises `UsageError` saying its state."""
+    if operation.phase != "gated":
+        raise _asks_nothing(f"{history.run}/{operation.step}", operation)
+
+
+def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int, now_ms: int) -> None:
+    """Refuse the approval of a person who is not signed in as the question requires. Raises `SignInNeeded`."""
+    if lacks := operation.approval.lacks_proof(via, proven_ms, now_ms):
+        raise SignInNeeded(
+            f"{name} is not answered: {lacks}",
+            known="nothing was sent, and it still waits",
+            next_step="sign in with your password on the page (beforehand serve), and answer it there",
+        )
+
+
+def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int) -> None:
+    """Refuse an approval after the deadline, also if the run has not noticed yet. Raises `UsageError`."""
+    if operation.wants_approval and operation.approval.expired(now_ms):
+        raise UsageError(
+            f"the time to answer {history.run}/{operation.step} is over",
+            known="nothing was sent; the run decides what happens next",
+            next_step=to_type("resume", history.run),
+        )
+
+
+def _asks_nothing(name: str, operation: OperationState) -> UsageError:
+    state = f"was answered, and is {operation.phase}" if operation.approval.asked_digest else f"is {operation.phase}"
+    return UsageError(f"{name} {state}: it waits for no approval", next_step=to_type("why", name))
+
+
+def checked_other(history: RunHistory, operation: OperationState, by: str) -> None:
+    """Refuse the approval of a proposer, who started the run or edited the arguments. Raises `UsageError`."""
+    if not is_among(by, history.proposers(operation)):
+        return
+    name = f"{history.run}/{operation.step}"
+    if is_among(by, operation.editing.editors):
+        raise UsageError(
+            f"{by} edited {name}, and a person cannot approve an edit of their own",
+            known=f"it was edited by {', '.join(operation.editing.editors)}; nothing was sent",
+            next_step="another person has to approve it; if there is none, decline it and say what is wanted: "
+            + to_type("answer", name, "no", "--why", "TEXT", "--by", by),
+        )
+    raise UsageError(
+        f"{by} asked for run {history.run}, or told it something, and so cannot approve what it does",
+        next_step="another person has to answer it",
+    )
+
+
+def checked_statement(
+    history: RunHistory, operation: OperationState, by: str, evidence: str, proof: tuple[str, int, int]
+) -> None:
+    """Refuse to hear what happened from a person whose yes would not have counted, or without evidence.
+
+    `proof` is how the name is known, when a password was given, and the wall clock now. Raises `UsageError`.
+    """
+    if operation.needed_yes:
+        checked_other(history, operation, by)
+        checked_proof(f"{history.run}/{operation.step}", operation, *proof)
+        if not evidence.strip():
+            raise UsageError(
+                f"{history.run}/{operation.step}: {NO_EVIDENCE}", next_step="say what you looked at: --evidence TEXT"
+            )
+
+
+def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
+    """Refuse an approval that ends, early by the error of the clocks, before it can be used. Raises `UsageError`."""
+    if milliseconds(lasts) <= clock_error_ms:
+        raise UsageError(
+            f"the approval lifetime {lasts} is shorter than the allowed clock error",
+            known=f"clocks may differ by {clock_error_ms / 1000:g} s, and it ends that much earlier",
+            next_step="give it some time, such as an hour",
+        )
+    return lasts
+
+
+def granted(engine: Engine, by: str, why: str, lasts: timedelta) -> Granted:
+    """A yes that ends. Raises `UsageError` for one that would be over before it could be used."""
+    ms = milliseconds(checked_lasts(lasts, engine.settings.clock_error_ms))
+    return Granted(by, why, engine.environment.clock.wall_ms() + ms)
+
+
+def approval_of(operation: OperationState, granted: Granted) -> Command:
+    """The command that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
+    _checked_new(operation, granted.by)
+    record = r.ApprovalGranted(
+        step=operation.step,
+        approval=operation.approval.asked_digest,
+        by=granted.by,
+        note=granted.why,
+        until=granted.until_ms,
+    )
+    return Command("approve", granted.by, granted.why, record)
+
+
+def _checked_new(operation: OperationState, by: str) -> None:
+    if is_among(by, operation.approval.approvers):
+        more = "another person has to say yes, too" if operation.phase == "gated" else "it waits for no further yes"
+        raise UsageError(f"{by} approved it already", next_step=more)
+
+
+def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
+    """The command that proposes these changes to other people. Raises `UsageError` where they cannot be made.
+
+    Where the tool's code is not here, they are judged where it is.
+    """
+    record = r.ArgumentsEdited(
+        step=operation.step, approval=operation.approval.asked_digest, by=granted.by, changes=changes, note=granted.why
+    )
+    _judged(operation, record, codes)
+    return Command("edit", granted.by, granted.why, record)
+
+
+def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
+    """The command by which a person's answer replaces the tool's result. Raises `UsageError` where it does not fit."""
+    record = r.ResultGiven(
+        step=operation.step, approval=operation.approval.asked_digest, by=granted.by, result=result, note=granted.why
+    )
+    _judged(operation, record, codes)
+    return Command("stand_in", granted.by, granted.why, record)
+
+
+def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven, codes: AnswerContext) -> None:
+    if operation.intent.tool in codes.tools or operation.intent.late:
+        verdict_of(operation, record, codes)
+
+
+def refusal_of(operation: OperationState, *, by: str, why: str, code: str = "") -> Command:
+    """The command that declines: nothing was sent, and nothing will be. The agent receives `code`."""
+    record = r.ApprovalRefused(
+        step=operation.step, approval=operation.approval.asked_digest, by=by, reason=why, code=code
+    )
+    return Command("decline", by, why, record)

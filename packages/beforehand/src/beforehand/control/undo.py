@@ -1,0 +1,132 @@
+"""Undoing: what of a run can be restored or only compensated, what remains, and who may undo it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from beforehand.errors import RunError, UsageError
+from beforehand.inspect.render_records import stored
+from beforehand.model.contract import Contract
+from beforehand.model.ids import operation_id
+from beforehand.model.operation import OperationState
+from beforehand.model.run_history import RunHistory, members_of
+from beforehand.model.shell import to_type
+from beforehand.model.transaction import WHOLE_RUN, TransactionState
+
+Can = Literal["restore", "amend", "stands", "unknown"]
+ENDED: Final = ("completed", "stopped")
+
+
+class Undoable(msgspec.Struct, frozen=True):
+    """One effect of a run, and how undoing the run affects it.
+
+    `restore`: `by` restores the world. `amend`: `by` compensates and restores nothing. `stands`: nothing undoes it.
+    `unknown`: it is not known whether it happened, so that has to be found out first.
+    """
+
+    operation: str
+    tool: str
+    arguments: str
+    can: Can
+    by: str = ""
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """The effects of undoing a run, in the order of execution."""
+
+    run: str
+    status: str
+    effects: list[Undoable]
+
+
+def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
+    """The effect of undoing on every effect of this run, or of one transaction in it. Nothing is sent."""
+    effects: list[Undoable] = []
+    for operation in reversed(members_of(history, transaction)):
+        contract = contract_of(history, operation)
+        by = history.operations.get(operation.links.compensated_by)
+        amended = by is not None and by.phase == "succeeded" and operation.links.overtaken != by.step
+        if amended or not (operation.landed or operation.phase == "unknown"):
+            continue
+        effects.append(_undoable(history.run, operation, contract))
+    return Preview(history.run, history.lifecycle.status, effects)
+
+
+def _undoable(run: str, operation: OperationState, contract: Contract) -> Undoable:
+    can: Can = "stands"
+    if operation.phase == "unknown" and not contract.absent_safe:
+        can = "unknown"
+    elif contract.compensates:
+        can = "restore" if contract.restores else "amend"
+    name, tool = operation_id(run, operation.step), operation.intent.tool
+    return Undoable(name, tool, stored(operation.intent.arguments, 120), can, contract.amends)
+
+
+def contract_of(history: RunHistory, operation: OperationState) -> Contract:
+    """The contract under which an operation was begun."""
+    record = history.contracts.get(operation.contract)
+    if record is None:
+        return Contract(operation.intent.tool)
+    return msgspec.json.decode(record.clauses, type=Contract)
+
+
+def checked_finished(history: RunHistory) -> bool:
+    """True if undoing this run is still to be ordered. Raises `UsageError` for a run that is under way."""
+    run = history.run
+    if WHOLE_RUN in history.boundaries.by_name:
+        return False
+    if history.lifecycle.status not in ENDED:
+        raise UsageError(
+            f"run {run} is {history.lifecycle.status}: only a run that has ended can be undone",
+            next_step=f"cancel what is under way, and abort its open transactions: {to_type('cancel', run)}",
+        )
+    return True
+
+
+def checked_undoable(history: RunHistory) -> None:
+    """Refuse to undo a run of which nothing can be undone: it keeps its status. Raises `RunError`."""
+    run, found = history.run, preview(history).effects
+    if all(one.can == "stands" for one in found):
+        standing = ", ".join(one.operation for one in found)
+        raise RunError(
+            f"nothing of run {run} can be undone",
+            run=run,
+            known=f"stays: {standing}" if found else "it has no effects",
+            next_step=to_type("show", run),
+        )
+
+
+def call_off_reason(why: str, by: str) -> str:
+    """The recorded reason of a transaction that a person calls off."""
+    return why or f"called off by {by}"
+
+
+def checked_parked(history: RunHistory, transaction: str) -> TransactionState:
+    """The parked transaction of that name. Raises `UsageError` saying which there are."""
+    found = _named(history, transaction)
+    if found.phase != "parked":
+        raise UsageError(
+            f"{history.run}/{transaction} is {found.phase}: only a parked transaction waits for a person",
+            next_step=to_type("show", history.run),
+        )
+    return found
+
+
+def checked_open(history: RunHistory, transaction: str) -> None:
+    """Refuse to call off a transaction that has committed, or is called off. Raises `UsageError`."""
+    found = _named(history, transaction)
+    if found.phase not in {"open", "committing", "parked"} or found.backward:
+        raise UsageError(
+            f"{history.run}/{transaction} is {found.phase}",
+            next_step=f"once the run has ended: {to_type('undo', history.run)}",
+        )
+
+
+def _named(history: RunHistory, transaction: str) -> TransactionState:
+    found = history.boundaries.by_name.get(transaction)
+    if found is None:
+        known = ", ".join(history.boundaries.by_name) or "none"
+        raise UsageError(f"run {history.run} has no transaction {transaction}", known=f"its transactions: {known}")
+    return found

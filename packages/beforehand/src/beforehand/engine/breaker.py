@@ -1,0 +1,183 @@
+"""The circuit breaker and the shared retry budget of each tool, seen by all processes.
+
+The state is one small hint per tool in the journal: it is written on failures and on the first success
+after them, never on the quiet path, and losing it costs a few extra calls at most. An open breaker
+makes nothing failed: it only makes attempts wait. Verification bypasses it.
+
+The figures follow common practice: consecutive failures open it, the pause doubles while probes fail,
+and retries spend from a bucket that refills slowly, so that an outage is not answered by a storm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from beforehand.errors import Unreadable
+from beforehand.journal.entry_codec import read, set_aside, written
+from beforehand.journal.port import Journal, Post
+from beforehand.model.shell import to_type
+
+if TYPE_CHECKING:
+    from beforehand.engine.environment import Clock
+
+
+FAILURES_TO_OPEN: Final = 5
+FORGET_MS: Final = 30_000
+FIRST_PAUSE_MS: Final = 1_000
+LONGEST_PAUSE_MS: Final = 60_000
+BUCKET: Final = 50.0
+REFILL_PER_MS: Final = 0.002
+
+
+class BreakerState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Failures in a row, when the last one was, until when the breaker is open, and what retries may spend."""
+
+    failures: int = 0
+    last_ms: int = 0
+    open_until_ms: int = 0
+    opened: int = 0
+    tokens: float = BUCKET
+
+
+CLOSED: Final = BreakerState()
+
+
+def after_failure(state: BreakerState, now_ms: int) -> BreakerState:
+    """The state after one more call that failed or got no answer."""
+    since = max(state.last_ms, state.open_until_ms)  # no call could fail while it was open
+    fresh = state.failures if now_ms - since <= FORGET_MS else 0
+    failures = fresh + 1
+    opens = failures >= FAILURES_TO_OPEN
+    pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(state.opened, 16))
+    return msgspec.structs.replace(
+        state,
+        failures=failures,
+        last_ms=now_ms,
+        open_until_ms=now_ms + pause if opens else state.open_until_ms,
+        opened=state.opened + 1 if opens else 0,
+    )
+
+
+def after_retry(state: BreakerState, now_ms: int) -> BreakerState:
+    """The state after one retry from the shared bucket."""
+    left = tokens_now(state, now_ms) - 1
+    return msgspec.structs.replace(state, tokens=max(0.0, left), last_ms=now_ms)
+
+
+def tokens_now(state: BreakerState, now_ms: int) -> float:
+    """The present content of the bucket, refilled since it was last touched."""
+    return min(BUCKET, state.tokens + max(0, now_ms - state.last_ms) * REFILL_PER_MS)
+
+
+def wait_ms(state: BreakerState, now_ms: int, *, retry: bool) -> int:
+    """How long a new attempt has to wait: for the breaker, and a retry also for the bucket."""
+    wait = max(0, min(state.open_until_ms - now_ms, LONGEST_PAUSE_MS))
+    if retry and (short := 1 - tokens_now(state, now_ms)) > 0:
+        wait = max(wait, int(short / REFILL_PER_MS) + 1)
+    return wait
+
+
+class Breakers:
+    """The hints of this process, refreshed while anything fails."""
+
+    def __init__(self, journal: Journal, clock: Clock, tools: Iterable[str]) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._tools = tools
+        self.states: Final[dict[str, tuple[BreakerState, bytes | None]]] = {}
+        self.troubled = False
+        """True once this process has seen a failure of any tool."""
+
+    def wait_ms(self, tool: str, *, retry: bool) -> int:
+        """How long an attempt of this tool has to wait now."""
+        if tool not in self.states:
+            return 0
+        return wait_ms(self.states[tool][0], self._clock.wall_ms(), retry=retry)
+
+    async def refresh(self) -> None:
+        """Read the hints of all tools of this app."""
+        for tool in self._tools:
+            await self._read(tool)
+
+    async def failed(self, tool: str) -> None:
+        """Count a call that failed without a proof of refusal."""
+        await self._change(tool, failure=True)
+
+    async def retried(self, tool: str) -> None:
+        """Count a retry that is about to be made."""
+        await self._change(tool, failure=False)
+
+    async def succeeded(self, tool: str) -> None:
+        """Close the breaker after a call that came back."""
+        if tool in self.states and self.states[tool][0].failures:
+            state, stored = self.states[tool]
+            closed = msgspec.structs.replace(state, failures=0, open_until_ms=0, opened=0)
+            await self._write(tool, closed, stored)
+
+    async def _change(self, tool: str, *, failure: bool) -> None:
+        for _ in range(3):
+            state, stored = await self._read(tool)
+            now = self._clock.wall_ms()
+            after = after_failure(state, now) if failure else after_retry(state, now)
+            if await self._write(tool, after, stored):
+                return
+
+    async def _read(self, tool: str) -> tuple[BreakerState, bytes | None]:
+        stored = await self._journal.hint(f"breaker/{tool}")
+        state = _state_in(stored)
+        if stored is not None or tool in self.states:
+            self._know(tool, state, stored)
+        return state, stored
+
+    def _know(self, tool: str, state: BreakerState, stored: bytes | None) -> None:
+        self.states[tool] = (state, stored)
+        self.troubled = True
+
+    async def _write(self, tool: str, state: BreakerState, previous: bytes | None) -> bool:
+        body = msgspec.json.encode(state)
+        self._know(tool, state, body)
+        return await self._journal.put_hint(f"breaker/{tool}", body, previous)
+
+
+def _state_in(note: bytes | None) -> BreakerState:
+    """The state in a losable note. One that cannot be read counts as lost: the breaker is closed."""
+    if note is None:
+        return CLOSED
+    try:
+        return msgspec.json.decode(note, type=BreakerState)
+    except (msgspec.MsgspecError, ValueError):
+        return CLOSED
+
+
+PAUSES: Final = "pause/"
+
+
+class ToolPause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One command about a tool: pause it, or let it go on."""
+
+    word: Literal["pause", "unpause"]
+    by: str
+    why: str = ""
+
+
+def pause_post(tool: str, command: ToolPause) -> Post:
+    """The command as a ledger entry. Raises `ArgumentError` for one that could not be read."""
+    return Post(PAUSES + tool, "", written(command))
+
+
+async def paused_tools(journal: Journal) -> dict[str, str]:
+    """The paused tools, and why. A command that cannot be read pauses its tool, until a later one is given."""
+    found: dict[str, str] = {}
+    for entry in await journal.entries(PAUSES):
+        tool = entry.stream.removeprefix(PAUSES)
+        try:
+            command = read(entry, ToolPause)
+        except Unreadable as error:
+            await set_aside(journal, entry, error)
+            found[tool] = f"the command in ledger entry {entry.id} cannot be read: {to_type('unpause', '--tool', tool)}"
+        else:
+            found[tool] = (command.why or f"paused by {command.by}") if command.word == "pause" else ""
+    return {tool: why for tool, why in found.items() if why}

@@ -1,0 +1,580 @@
+"""Conflicts: other operations, of any run, that have the same effect as a new one.
+
+`find_conflict` looks for them before the first attempt, and `_other_effect` in `model/decision/send_rules.py` decides
+what follows. There are four kinds, each with its lookup and its ledger entries below: an earlier use of a business key,
+a repeat by a model, a write that a fork would repeat, and a pending effect about the same thing. The race between two
+new operations is closed by `taking_posts`, which go into the commit of the attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from weakref import WeakKeyDictionary
+
+import msgspec
+from msgspec.structs import replace
+
+from beforehand.engine.operation_driver import decoded, intent_of
+from beforehand.errors import ArgumentError, Unreadable
+from beforehand.journal.entry_codec import read, written
+from beforehand.journal.port import LedgerEntry, Post
+from beforehand.journal.record_codec import decode_all
+from beforehand.model import records as r
+from beforehand.model.decision.situation import OtherEffect
+from beforehand.model.ids import operation_id, reuse_stream, split_operation_id, stream
+from beforehand.model.operation import OperationState
+from beforehand.model.outcome import PendingEffect
+from beforehand.model.pending import LITERAL, literal, literals, names_of, thing, thing_stream
+from beforehand.model.records import NOTHING, Raw
+from beforehand.model.run_history import RunHistory
+from beforehand.policies import milliseconds
+
+if TYPE_CHECKING:
+    from beforehand.engine.active_run.log import RunRecorder
+    from beforehand.engine.operation_driver import OperationDriver
+    from beforehand.engine.recorded_operation import RecordedOperation, RecordedRun
+    from beforehand.engine.tool_protocol import ToolCode
+    from beforehand.journal.port import Journal
+
+
+Claimant: TypeAlias = "OperationDriver | RecordedOperation"
+"""An operation that may conflict with others: driven, or only read from its records."""
+CLAIM_OF: Final = "the claim of "
+"""Prefix of the recorded reason for a wait; the name of the operation that holds the business key follows."""
+
+
+def may_conflict(driver: Claimant, operation: OperationState) -> bool:
+    """True if a new operation may conflict with another effect: then the ledger is read before it is sent."""
+    log, intent = driver.log, operation.intent
+    return (
+        intent.can_conflict or bool(log.history.lifecycle.forked_from) or intent.tool in log.process.pending_index.known
+    )
+
+
+async def find_other_effect(driver: OperationDriver) -> None:
+    """Look for effects of others before the first attempt."""
+    await find_conflict(driver, partial(_things, driver))
+
+
+async def find_conflict(driver: Claimant, things: Callable[[], Iterable[str]] = tuple) -> None:
+    """Look for effects that this one conflicts with: the first one becomes `found.other`.
+
+    These are pending effects about the same thing, the holder of the business key, an earlier write with the same
+    `once` parameters, and a write that a fork would repeat. `things` are those that its arguments name; it is called
+    only where the intent itself names nothing that is pending.
+    """
+    if driver.operation.attempts:
+        return
+    driver.found.holder = driver.found.other = None
+    if driver.found.waiting_since is None:
+        driver.found.waiting_since = driver.log.now().up
+    if (pending := await find_pending(driver, things)) is not None:
+        driver.found.other = replace(pending, waited_out=_waited_out(driver, pending.source))
+        return
+    if driver.operation.intent.claim:
+        await _find_claim(driver)
+    if driver.found.other is None and driver.operation.intent.words:
+        await _find_repeat(driver)
+    if driver.found.other is None and driver.log.history.lifecycle.forked_from:
+        driver.found.other = await find_ancestor_write(driver)
+
+
+def _conflict_with(driver: Claimant, by: str, holder: ClaimHolder) -> OtherEffect:
+    return OtherEffect(
+        "claim" if by == "claim" else "guard",
+        "succeeded" if holder.note.state == "succeeded" else "pending",
+        holder.note.operation,
+        waited_out=_waited_out(driver, holder.note.operation),
+        deferred=_is_deferred(driver, holder.note.operation),
+    )
+
+
+def _is_deferred(driver: Claimant, operation: str) -> bool:
+    """True if another operation of this run waits for a deferred answer."""
+    other = _sibling(driver, operation)
+    return other is not None and other.phase == "awaiting"
+
+
+def _sibling(driver: Claimant, operation: str) -> OperationState | None:
+    """The operation of that name, if it is one of this run."""
+    run, step = split_operation_id(operation)
+    return driver.log.history.operations.get(step) if run == driver.log.run else None
+
+
+def ends_in_this_run(driver: Claimant, operation: str) -> bool:
+    """True if another operation of this run goes on by itself or asks a person: waiting for it needs no limit.
+
+    One that is held ends only with its transaction, whose code may be waiting for this one.
+    """
+    other = _sibling(driver, operation)
+    return other is not None and other.phase != "held"
+
+
+def _waited_out(driver: Claimant, operation: str) -> bool:
+    """True if a person has to be asked, as another operation has not been settled for too long."""
+    too_long = _waited_ms(driver) >= driver.log.process.settings.claim_wait_ms
+    return too_long and not ends_in_this_run(driver, operation)
+
+
+def _waited_ms(driver: Claimant) -> int:
+    """How long this operation has waited for another one, over all processes."""
+    operation, now = driver.operation, driver.log.now()
+    if operation.waits_for.startswith(CLAIM_OF):
+        return now.up - (operation.planned_up if operation.planned_boot == now.boot else driver.log.claimed_up)
+    return now.up - (now.up if driver.found.waiting_since is None else driver.found.waiting_since)
+
+
+def taking_posts(driver: OperationDriver) -> tuple[Post, ...]:
+    """The ledger entries that go with the first attempt."""
+    intent = intent_of(driver)
+    if driver.operation.attempts or not driver.journaled:
+        return ()
+    posts: list[Post] = []
+    if intent.claim and driver.found.taking is not None:
+        stream = claim_stream(intent.tool, intent.claim)
+        posts.append(claim_post(stream, driver.id, intent.digest, intent.generation, intent.outside))
+    if intent.words:
+        posts.append(
+            repeat_post(repeat_stream(intent.tool, intent.words), driver.id, intent.digest, driver.found.after)
+        )
+    return (*posts, *thing_taken_post(driver))
+
+
+def outcome_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
+    """The ledger entries that go with a final outcome of an operation that was attempted."""
+    intent = settled.intent
+    if not settled.final or not (settled.attempts or intent.generation):
+        return ()
+    posts = list(releasing_posts(operation, settled))
+    if intent.claim:
+        posts.append(claim_ended_post(claim_stream(intent.tool, intent.claim), operation, settled))
+    if intent.words:
+        posts.append(repeat_ended_post(repeat_stream(intent.tool, intent.words), operation, settled))
+    return tuple(posts)
+
+
+def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
+    """The ledger entries that go with the compensation of an operation: its effect no longer exists."""
+    intent, posts = forward.intent, list[Post]()
+    if intent.claim:
+        note = ClaimNote(operation, intent.digest, "ended", intent.generation, intent.outside)
+        posts.append(Post(claim_stream(intent.tool, intent.claim), f"{intent.generation}/undone", written(note)))
+    if intent.words:
+        note = ClaimNote(operation, intent.digest, "ended")
+        posts.append(Post(repeat_stream(intent.tool, intent.words), f"{operation}/undone", written(note)))
+    return tuple(posts)
+
+
+# --- business keys -------------------------------------------------------------------------------------------------
+# A business key is a claim in the ledger, so it outlives the runs that wrote it. Its generation is taken by compare-
+# and-set in the same commit as the attempt it allows. `outside` numbers the outside key: it advances only if the former
+# effect is proven not to exist, so that a released claim is retried under the key that the system already knows.
+
+
+async def _find_claim(driver: Claimant) -> None:
+    intent = driver.operation.intent
+    entries = await driver.log.process.journal.entries(claim_stream(intent.tool, intent.claim))
+    holder = last_holder(entries)
+    driver.found.holder = holder
+    if holder is not None and holder.stands and holder.note.operation != driver.id:
+        mismatch = holder.note.digest != intent.digest
+        driver.found.other = replace(_conflict_with(driver, "claim", holder), mismatch=mismatch)
+        return
+    if holder is not None and holder.stands:
+        driver.found.taking = None
+        return  # ours: it was taken when the effect was held, and the ledger would refuse a second taking for ever
+    driver.found.taking = next_claim(holder)
+    first = first_use_ms(entries, driver.found.taking[1])
+    driver.found.key_age_ms = 0 if first is None else max(0, driver.log.now().wall - first)
+
+
+ClaimState = Literal["taken", "succeeded", "released", "ended"]
+
+
+class ClaimNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One ledger entry about an effect: which operation, with which arguments, in which state."""
+
+    operation: str
+    digest: str
+    state: ClaimState
+    generation: int = 0
+    outside: int = 0
+    result: Raw = NOTHING
+
+
+class ClaimHolder(msgspec.Struct, frozen=True):
+    """Holder of a business key, or last write with the same parameters. `since_ms`: wall clock of its first note."""
+
+    note: ClaimNote
+    since_ms: int
+
+    @property
+    def stands(self) -> bool:
+        """True if its effect exists, or may: an operation whose outcome is unknown keeps its key."""
+        return self.note.state in {"taken", "succeeded"}
+
+
+def claim_stream(tool: str, business_key: str) -> str:
+    """The ledger stream of one business key."""
+    return stream("claim", tool, business_key)
+
+
+def last_holder(entries: Iterable[LedgerEntry]) -> ClaimHolder | None:
+    """The newest generation of a claim, in its newest state."""
+    newest: ClaimHolder | None = None
+    for entry in entries:
+        note = read(entry, ClaimNote)
+        if newest is None or note.generation >= newest.note.generation:
+            began = entry.at_ms if newest is None or note.generation > newest.note.generation else newest.since_ms
+            newest = ClaimHolder(note, began)
+    return newest
+
+
+def first_use_ms(entries: Iterable[LedgerEntry], outside: int) -> int | None:
+    """The wall clock at which an outside key was first used."""
+    uses = [entry.at_ms for entry in entries if read(entry, ClaimNote).outside == outside]
+    return min(uses, default=None)
+
+
+def next_claim(holder: ClaimHolder | None) -> tuple[int, int]:
+    """The generation to take, and the outside key's number: a new one only after a proven end."""
+    if holder is None:
+        return 1, 1
+    note = holder.note
+    return note.generation + 1, note.outside + (0 if note.state == "released" else 1)
+
+
+def claim_post(stream: str, operation: str, digest: str, generation: int, outside: int) -> Post:
+    """The claim itself: the first to post it holds the key."""
+    note = ClaimNote(operation, digest, "taken", generation, outside)
+    return Post(stream, f"{generation}/taken", written(note))
+
+
+def claim_ended_post(stream: str, operation: str, state: OperationState) -> Post:
+    """The ledger entry with the outcome of a claimed effect."""
+    intent = state.intent
+    by_person = state.settlement.basis is not None and state.settlement.basis.by == "person"
+    released = state.phase == "cancelled" or (state.phase == "failed" and by_person)
+    word: ClaimState = "succeeded" if state.phase == "succeeded" else "released" if released else "ended"
+    result = state.settlement.result if word == "succeeded" else NOTHING
+    note = ClaimNote(operation, intent.digest, word, intent.generation, intent.outside, result)
+    return Post(stream, f"{intent.generation}/{word}", written(note))
+
+
+# --- repeats by a model --------------------------------------------------------------------------------------------
+# A call that a model chose is compared with earlier writes of the same tool with the same `once` parameters, in any
+# run.
+
+
+async def _find_repeat(driver: Claimant) -> None:
+    """Find an earlier write that a call of a model repeats. Calls in agent code are deliberate and not checked."""
+    intent, tool = driver.operation.intent, driver.tool
+    once = tool.contract.once if tool is not None else None
+    if once is None or intent.origin != "model" or once.then == "allow":
+        return
+    engine = driver.log.process
+    entries = await engine.journal.entries(repeat_stream(intent.tool, intent.words))
+    within = milliseconds(once.within) if once.within is not None else None
+    driver.found.after = writes_begun(entries)
+    holder = last_write(entries, driver.id, within, driver.log.now().wall)
+    if holder is None or not holder.stands:
+        return
+    if holder.note.digest != intent.digest and not once.reworded:
+        return
+    driver.found.holder = holder
+    driver.found.other = replace(_conflict_with(driver, "guard", holder), then=once.then)
+
+
+def repeat_stream(tool: str, words: str) -> str:
+    """The ledger stream of all writes of a tool with the same `once` parameters, by their digest."""
+    return stream("once", tool, words)
+
+
+def last_write(entries: Iterable[LedgerEntry], but: str, within_ms: int | None, now_ms: int) -> ClaimHolder | None:
+    """The newest write with the same parameters, except by the operation `but`, that is not older than `within_ms`."""
+    newest: ClaimHolder | None = None
+    for entry in entries:
+        note = read(entry, ClaimNote)
+        if note.operation == but:
+            continue
+        same = newest is not None and newest.note.operation == note.operation
+        newest = ClaimHolder(note, newest.since_ms if newest is not None and same else entry.at_ms)
+    if newest is not None and within_ms is not None and now_ms - newest.since_ms > within_ms:
+        return None
+    return newest
+
+
+def writes_begun(entries: Iterable[LedgerEntry]) -> int:
+    """How many writes with the same parameters were begun."""
+    return sum(read(entry, ClaimNote).state == "taken" for entry in entries)
+
+
+def repeat_post(stream: str, operation: str, digest: str, after: int | None) -> Post:
+    """The ledger entry of a begun write. Of several that know of `after` earlier ones, the ledger accepts one."""
+    key = f"{operation}/taken" if after is None else f"after {after}"
+    return Post(stream, key, written(ClaimNote(operation, digest, "taken")))
+
+
+def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Post:
+    """The ledger entry with the outcome of a write that is guarded against repeats."""
+    word: ClaimState = "succeeded" if state.phase == "succeeded" else "ended"
+    note = ClaimNote(
+        operation, state.intent.digest, word, result=state.settlement.result if word == "succeeded" else NOTHING
+    )
+    return Post(stream, f"{operation}/{word}", written(note))
+
+
+def reused_post(source: str, operation: str) -> Post:
+    """The ledger entry which says that `operation` reused the outcome of `source` and relies on it."""
+    return Post(reuse_stream(source), operation, operation.encode())
+
+
+# --- writes that a fork would repeat -------------------------------------------------------------------------------
+# A fork inherits the outcomes of its ancestors up to one record. What they did after it is not repeated without a
+# person.
+
+
+INHERITED: Final = "inherited by a fork"
+"""Reason for the reuse of an outcome, in the record with which a fork begins."""
+_PAGE: Final = 1000
+
+
+class ForkedRun:
+    """A run that another was forked from, as far as it has been read; it may go on meanwhile."""
+
+    def __init__(self, run: str) -> None:
+        self.history = RunHistory(run)
+        self.inherited: set[str] = set()
+        self._read = 0
+
+    async def read_on(self, journal: Journal) -> RunHistory:
+        """Read what was recorded since the last call."""
+        while rows := await journal.read(self.history.run, self._read, _PAGE):
+            for record in decode_all(row.body for row in rows):
+                self.history.add(record)
+                if isinstance(record, r.OutcomeReused) and record.why == INHERITED:
+                    self.inherited.add(record.source)
+            self._read = rows[-1].seq
+        return self.history
+
+
+_FORKED_RUNS: WeakKeyDictionary[RunRecorder | RecordedRun, dict[str, ForkedRun]] = WeakKeyDictionary()
+
+
+async def find_ancestor_write(driver: Claimant) -> OtherEffect | None:
+    """The write of an ancestor that this one would repeat: the same call, or another one of that tool at this step.
+
+    An inherited write is not a repeat, and neither is one that is proven never to have landed.
+    """
+    log = driver.log
+    known = _FORKED_RUNS.setdefault(log, {})
+    if log.run not in known:  # as it began: its history does not keep what was delivered to its code meanwhile
+        known[log.run] = ForkedRun(log.run)
+        await known[log.run].read_on(log.process.journal)
+    async for history in _ancestors(log, known):
+        for other in history.operations.values():
+            source = operation_id(history.run, other.step)
+            if source not in known[log.run].inherited and _repeats(driver, other):
+                return OtherEffect("fork", "succeeded", source, "ask")
+    return None
+
+
+def _repeats(driver: Claimant, other: OperationState) -> bool:
+    intent, theirs = driver.operation.intent, other.intent
+    if theirs.tool != intent.tool or theirs.completes:
+        return False
+    same = theirs.digest == intent.digest or other.step == driver.step
+    return same and (other.phase == "succeeded" or (not other.final and other.may_have_landed))
+
+
+async def _ancestors(log: RunRecorder | RecordedRun, known: dict[str, ForkedRun]) -> AsyncIterator[RunHistory]:
+    """The run that this one was forked from, that run's own ancestor, and so on, each in its present state."""
+    run, seen = log.history.lifecycle.forked_from, {log.run}
+    while run and run not in seen:
+        seen.add(run)
+        history = await known.setdefault(run, ForkedRun(run)).read_on(log.process.journal)
+        yield history
+        run = history.lifecycle.forked_from
+
+
+# --- pending effects -----------------------------------------------------------------------------------------------
+# A further call about the same thing, in any run, conflicts with what is pending about it. A tool that declares
+# `pending=` takes its thing in the commit of its attempt, by compare-and-set, so of two calls at one moment the second
+# waits for the first. Any other tool notes a thing in the commit that makes something pending.
+
+
+BY_CLAIM: Final = ("claim()",)
+"""Placeholder for the names of parameters if a handler computes the business key."""
+
+
+class PendingNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One ledger entry: an operation took the thing for its attempt, left something pending about it, or has ended.
+
+    `whole` is the operation that this one is a part of, if any. It is released `until` that wall clock at the latest.
+    """
+
+    operation: str
+    state: Literal["taken", "pending", "over"]
+    item: str = ""
+    whole: str = ""
+    until: int = 0
+
+
+def thing_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes, about: tuple[str, ...] = ()) -> str:
+    """The digest of the thing that a call of this tool is about."""
+    names = parameters_of(tool, about)
+    if names == LITERAL:
+        return literal(secret, " ".join(about))
+    return _by(tool, names, arguments, secret)
+
+
+def parameters_of(tool: ToolCode, about: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The parameters by which a call of this tool says what it is about."""
+    contract = tool.contract
+    declared = contract.pending is not None and contract.pending.about
+    if not (about or declared or contract.claim) and tool.claims:
+        return BY_CLAIM
+    return names_of(contract, tool.parameters, about)
+
+
+def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], secret: bytes) -> str:
+    if names == BY_CLAIM:
+        return literal(secret, tool.business_key(arguments))
+    return thing(secret, names, arguments)
+
+
+async def find_pending(driver: Claimant, things: Callable[[], Iterable[str]]) -> OtherEffect | None:
+    """The pending effect of another operation about the thing of a new call; None if there is none."""
+    intent, tool, journal = driver.operation.intent, driver.tool, driver.log.process.journal
+    driver.found.things_taken = None
+    if tool is None or intent.serves or (intent.again and not intent.thing):
+        return None
+    found: OtherEffect | None = None
+    if intent.thing:
+        entries = await journal.entries(thing_stream(intent.tool, intent.thing))
+        driver.found.things_taken = sum(read(entry, PendingNote).state == "taken" for entry in entries)
+        found = None if intent.again else await _still_pending(driver, entries)
+    if found is not None or intent.again:
+        return found
+    for about in things():
+        if about != intent.thing:
+            found = await _still_pending(driver, await journal.entries(thing_stream(intent.tool, about)))
+        if found is not None:
+            break
+    return found
+
+
+def _things(driver: OperationDriver) -> list[str]:
+    """Every thing that a call is about, by the ways in which things of its tool were named."""
+    engine, tool = driver.log.process, driver.tool
+    if tool is None:
+        return []
+    secret, ways = engine.identity.secret, engine.pending_index.of(tool.name)
+    if not ways:
+        return []
+    try:
+        arguments = decoded(driver)
+    except ArgumentError:
+        return []  # it cannot be sent from here either
+    found: list[str] = []
+    for names in ways:
+        if names == LITERAL:
+            found.extend(literal(secret, text) for text in literals(arguments))
+        elif names != BY_CLAIM or tool.claims:
+            found.append(_by(tool, names, arguments, secret))
+    return found
+
+
+async def _still_pending(driver: Claimant, entries: Iterable[LedgerEntry]) -> OtherEffect | None:
+    """The conflict with the notes that are not over. Notes of a run that was cancelled or undone are released."""
+    open_notes: dict[str, tuple[PendingNote, int]] = {}
+    for entry in entries:
+        note = read(entry, PendingNote)
+        if note.state == "over":
+            open_notes.pop(note.operation, None)
+        else:
+            open_notes[note.operation] = note, entry.at_ms
+    now_ms, released = driver.log.now().wall, dict[str, bool]()
+    left: list[tuple[PendingNote, int]] = []
+    for note, since_ms in open_notes.values():
+        whole = note.whole or note.operation
+        if whole == driver.id or (note.until and note.until <= now_ms):
+            continue
+        run, _ = split_operation_id(whole)
+        if run not in released:
+            released[run] = await _called_off(driver, run)
+        if not released[run]:
+            left.append((note, since_ms))
+    if not left:
+        return None
+    first, since_ms = min(left, key=lambda one: (one[0].state == "taken", one[1]))
+    source = first.whole or first.operation
+    if first.state == "taken":
+        return OtherEffect("pending", "pending", source)
+    items = tuple(note.item for note, _ in left if note.whole == source)
+    said = "" if first.whole else first.item
+    return OtherEffect(
+        "pending", "pending", source, deferred=True, pending_effect=PendingEffect(source, items, since_ms, said)
+    )
+
+
+async def _called_off(driver: Claimant, run: str) -> bool:
+    """True if a run was cancelled or undone: operations no longer wait for it."""
+    if run == driver.log.run:
+        return False
+    journal = driver.log.process.journal
+    statuses = {row.status for row in await journal.runs(run=run)}
+    if statuses != {"stopped"}:
+        return statuses == {"undone"}
+    with suppress(Unreadable):  # that is a problem of the other run
+        stopped = (await ForkedRun(run).read_on(journal)).lifecycle.stopped
+        return stopped is not None and stopped.reason == "cancelled"
+    return False
+
+
+def thing_taken_post(driver: OperationDriver) -> tuple[Post, ...]:
+    """The entry that takes the thing of a declared tool, in the commit of its first attempt."""
+    intent = driver.operation.intent
+    if not intent.thing:
+        return ()
+    taken = driver.found.things_taken
+    key = f"{driver.id}/taken" if intent.again or taken is None else f"after {taken}"
+    return (Post(thing_stream(intent.tool, intent.thing), key, written(PendingNote(driver.id, "taken"))),)
+
+
+async def pending_thing(driver: OperationDriver, about: tuple[str, ...] = ()) -> str:
+    """The thing about which something of this call is pending now. The parameters that name it are durable first.
+
+    Empty if that is no longer known: a report of a tool after its effect never makes the effect doubtful.
+    """
+    tool, engine = driver.tool, driver.log.process
+    if tool is None:
+        return ""
+    try:
+        found = thing_of(tool, decoded(driver), engine.identity.secret, about)
+    except (ArgumentError, ValueError, TypeError):
+        return ""
+    await engine.pending_index.add(engine.journal, tool.name, parameters_of(tool, about))
+    return found
+
+
+def pending_post(tool: str, about: str, note: PendingNote, number: int) -> tuple[Post, ...]:
+    """The entry that says that something is pending about a thing, since attempt `number` of its operation."""
+    return (Post(thing_stream(tool, about), f"{note.operation}/{number}/pending", written(note)),) if about else ()
+
+
+def releasing_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
+    """The entries that release the things an operation took or left pending, in the commit of its outcome."""
+    intent = settled.intent
+    streams = dict.fromkeys(
+        thing_stream(intent.tool, about) for about in (intent.thing, settled.deferral.thing) if about
+    )
+    return tuple(Post(one, f"{operation}/over", written(PendingNote(operation, "over"))) for one in streams)
+
+
+def part_note(driver: OperationDriver, step: str, item: str, until: int) -> PendingNote:
+    """The note of a part that is pending."""
+    return PendingNote(operation_id(driver.log.run, step), "pending", item, driver.id, until)

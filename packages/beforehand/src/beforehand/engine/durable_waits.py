@@ -1,0 +1,404 @@
+"""Durable time: sleeping, waiting for events, and time limits that end a body at the same point on replay."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AbstractContextManager
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from beforehand.engine.active_run.run import ActiveRun
+from beforehand.engine.active_run.scopes import Scope
+from beforehand.engine.active_run.waiters import wake_all
+from beforehand.engine.messages import interruption_at, is_interrupted
+from beforehand.engine.sealing import answering, refuse, sealing, take_answer
+from beforehand.engine.suspension import Pause, StreamWatch, ended_by
+from beforehand.engine.tool_protocol import wake
+from beforehand.engine.transactions import may_begin
+from beforehand.journal.entry_codec import read, written
+from beforehand.journal.port import Post
+from beforehand.model import records as r
+from beforehand.model.ids import stream
+from beforehand.model.questions import Answered, Question, Scalar
+from beforehand.model.records.run import Handoff
+from beforehand.model.stop_reasons import TAKE_OVER
+from beforehand.model.waits import then_of
+
+
+@sealing
+async def sleep(scope: Scope, ms: int, step: str | None = None) -> None:
+    """Pause durably. A long pause holds no process."""
+    await _timer(scope, scope.step("sleep", step), ms, None)
+
+
+@sealing
+async def wait_for_event(
+    scope: Scope, event: str, key: str, ms: int | None, step: str | None = None
+) -> r.EventReceived | None:
+    """Return the next event of that name and key that this run has not taken yet; None when the time is over."""
+    name = scope.step(f"wait_for:{event}", step)
+    return await _timer(scope, name, ms, (event, key))
+
+
+async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str] | None) -> r.EventReceived | None:
+    active = scope.active
+    if active.closed:
+        await refuse(scope)
+    if name not in active.history.steps.answers:
+        await may_begin(scope, name)
+        await _set_timer(active, name, ms, event)
+        with _watch(active, event) as watch, answering(scope, name):
+            while not await _rings(active, name, event, watch) and not is_interrupted(scope, name):
+                timer = active.history.steps.timers[name]
+                await _wait_for_timer(scope, name, timer, event, watch)
+    await take_answer(scope, name)
+    answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
+    active.replay.forget(name)
+    if interrupted is not None:
+        raise interrupted
+    return answer if isinstance(answer, r.EventReceived) else None
+
+
+async def _set_timer(active: ActiveRun, name: str, ms: int | None, event: tuple[str, str] | None) -> None:
+    if name in active.history.steps.timers:
+        active.replay.begun.discard(name)
+        return
+    stamp = active.log.stamp()
+    until = stamp["at"] + ms if ms is not None else 0
+    what, key = event or ("", "")
+    active.log.buffer(r.TimerSet(step=name, until=until, event=what, key=key, **stamp))
+
+
+def _watch(active: ActiveRun, event: tuple[str, str] | None) -> AbstractContextManager[StreamWatch | None]:
+    """A watch over the events that are waited for; a sleep waits for none."""
+    if event is None:
+        return contextlib.nullcontext()
+    return active.process.ledger.over(event_stream(active.run, *event))
+
+
+async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None, watch: StreamWatch | None) -> bool:
+    """Record the event that came, or the end of the time; return True if there was either."""
+    if event is not None and watch is not None and watch.begin_read():
+        for entry in await active.process.journal.entries(event_stream(active.run, *event)):
+            if entry.id not in active.history.steps.events_taken:
+                received = r.EventReceived(
+                    step=name, event=event[0], key=event[1], payload=r.Raw(entry.body), entry=entry.id,
+                    **active.log.stamp(),
+                )  # fmt: skip
+                await active.log.append(received)
+                return True
+    until = active.history.steps.timers[name].until
+    if until and active.process.environment.clock.wall_ms() >= until:
+        await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
+        return True
+    return False
+
+
+async def _wait_for_timer(
+    scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, str] | None, watch: StreamWatch | None
+) -> None:
+    """Wait in this process until the timer or a new event; the run may be suspended meanwhile."""
+    active, engine = scope.active, scope.active.process
+    loop = asyncio.get_running_loop()
+    left = timer.until - engine.environment.clock.wall_ms() if timer.until else engine.settings.slice_ms
+    slice_ms = min(left, engine.settings.slice_ms)
+    future: asyncio.Future[None] = loop.create_future()
+    handle = loop.call_later(max(0, slice_ms) / 1000, wake, future)
+    if watch is not None:
+        watch.wake_at_news(future)
+    asks = f"run {active.run} waits for {event[0]} {event[1]}".rstrip() if event else f"run {active.run} sleeps"
+    named, key = event or ("", "")
+    try:
+        await active.waiters.wait_for(
+            scope, future, Pause("event" if event else "timer", name, timer.until or None, asks, tool=named, shown=key)
+        )
+    finally:
+        handle.cancel()
+
+
+def event_stream(run: str, event: str, key: str) -> str:
+    """The ledger stream of one kind of event for one run. Early events are kept there."""
+    return stream("event", run, event, key)
+
+
+class TimeLimit:
+    """A journaled time limit around a body of agent code.
+
+    Its end is recorded before anything else, and then comes in its turn, live as on replay: that cancels the body. What
+    is delivered after it is held back until the cancellation has reached every branch of the body.
+    """
+
+    def __init__(self, scope: Scope, ms: int) -> None:
+        self._scope = scope
+        self.name: Final = scope.step("timeout")
+        self._ms = ms
+        self._timeout: asyncio.Timeout | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._inside = True  # until the body has ended
+        self._counts = False
+        self.outlived: list[asyncio.Future[None]] = []
+        """Branches that its body began, and that go on when it is over, unless they are cancelled with it."""
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Run the body. Raises `TimeoutError` at the end of the time, which is on record then."""
+        active = self._scope.active
+        if active.closed:
+            await refuse(self._scope)
+        await _set_timer(active, self.name, self._ms, None)
+        with self._around():
+            try:
+                async with self._limited():
+                    yield
+            except TimeoutError:
+                if not self.fired:
+                    raise  # it is of the body itself
+            except Exception:
+                if self.cancelled or not self.fired or active.closed:
+                    raise  # else the body was ended before it came to that
+            if self.fired:
+                if self.name in active.history.delivered.by_step:
+                    await take_answer(self._scope, self.name)
+                raise TimeoutError
+
+    @contextlib.contextmanager
+    def _around(self) -> Generator[None]:
+        """Let the branch, and what decides whether the run is suspended, know of the limit."""
+        active, name = self._scope.active, self.name
+        self._scope.host.limits.append(self)
+        if not self.fired:
+            active.waiters.limits[name] = active.history.steps.timers[name].until
+        try:
+            yield
+        finally:
+            self._scope.host.limits.remove(self)
+            active.waiters.limits.pop(name, None)
+            active.replay.forgo(name)  # where something else cancelled the body meanwhile
+            wake_all(self.outlived)
+
+    @property
+    def over(self) -> bool:
+        """True if no step of its body may begin any more: it ended the body before, or ends it in a moment.
+
+        A step asks this when it begins. One that begins once the body is cancelled is on the way out of it.
+        """
+        if self.cancelled:
+            return False
+        # A timer that counts ends the body by itself, also where the clock on the wall is set meanwhile.
+        return self.fired or not (self._counts or self._scope.active.replay.catching_up or self._seconds())
+
+    @property
+    def fired(self) -> bool:
+        """True if the record says that it ended its body."""
+        return self.name in self._scope.active.history.steps.answers
+
+    @property
+    def cancelled(self) -> bool:
+        """True once it has cancelled its body in this process."""
+        return self._timeout is not None and self._timeout.expired()
+
+    @contextlib.asynccontextmanager
+    async def _limited(self) -> AsyncGenerator[None]:
+        """Let the time count only beyond the record: what is on record came before the end, or after it.
+
+        A recorded end comes in its turn. Without one, the time counts once the code has come back to everything, and to
+        what followed from that: a body may have ended in time just after its last answer.
+        """
+        replay = self._scope.active.replay
+        async with asyncio.timeout(None) as self._timeout:
+            if self.fired:
+                self._cancel_in_turn()
+            elif (caught_up := replay.caught_up()).done():
+                self._count()
+            else:
+                caught_up.add_done_callback(lambda _: self._count())
+            try:
+                yield
+            finally:
+                self._inside = False
+                if self._timer is not None:
+                    self._timer.cancel()
+
+    def _count(self) -> None:
+        """Set the timer to what is left of the time."""
+        seconds = self._seconds()
+        self._counts = seconds > 0
+        if self._inside:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._fire)
+
+    def _fire(self) -> None:
+        """Record the end. Whatever the code does on its way out comes after that."""
+        active = self._scope.active
+        if not active.closed:
+            active.log.buffer(r.TimerFired(step=self.name, **active.log.stamp()))
+            self._cancel_in_turn()
+
+    def _cancel_in_turn(self) -> None:
+        """Cancel the body once everything that was delivered before the end has been taken, and has had its effect.
+
+        A branch that another one has cancelled is on its way out then: two cancellations at once would be one.
+        """
+        active = self._scope.active
+        active.replay.turn(self.name).add_done_callback(lambda _: active.waiters.once_settled(self._cancel))
+
+    def _cancel(self) -> None:
+        active = self._scope.active
+        if self._timeout is not None and self._inside and not active.closed:
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+            active.waiters.limits.pop(self.name, None)
+            active.waiters.once_settled(self._go_on)
+
+    def _go_on(self) -> None:
+        """Let the next delivery come, and branches go on that the cancellation has not reached by now."""
+        self._scope.active.replay.forgo(self.name)
+        wake_all(self.outlived)
+
+    def _seconds(self) -> float:
+        """Seconds left."""
+        active = self._scope.active
+        left = active.history.steps.timers[self.name].until - active.process.environment.clock.wall_ms()
+        return max(left, 0) / 1000
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+# A run asks, holds no process while it waits, and takes the first answer. An answer and the end of the time are entries
+# of one ledger stream under one key, so the first of them is final and the second writer knows it.
+
+
+ANSWER: Final = "answer"
+_FIRST: Final = "first"
+
+
+class AnswerTerms(msgspec.Struct, frozen=True):
+    """How long to wait for an answer, and its default. Without `ms` a setting applies."""
+
+    ms: int | None = None
+    default: Scalar | None = None
+
+
+@sealing
+async def ask(
+    scope: Scope, question: Question, wanted: AnswerTerms, step: str | None = None, handoff: Handoff | None = None
+) -> Answered:
+    """Return the first answer, or the default at the deadline; the same on replay. Raises `Interrupted` on a message.
+
+    If the run is handed over and a person takes it, it ends here.
+    """
+    active = scope.active
+    if active.closed:
+        await refuse(scope)
+    name = scope.step("ask" if handoff is None else "hand_off", step)
+    if name not in active.history.steps.answers:
+        await may_begin(scope, name)
+        _put(
+            active, name, r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff), wanted
+        )
+        with active.process.ledger.over(question_stream(active.run, name)) as watch, answering(scope, name):
+            while not await _answered(active, name, watch) and not is_interrupted(scope, name):
+                await _wait_for_answer(scope, name, watch)
+    _same(active, name, question)
+    await take_answer(scope, name)
+    answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
+    active.replay.forget(name)
+    if interrupted is not None:
+        raise interrupted
+    assert isinstance(answer, r.EventReceived), answer
+    return msgspec.json.decode(answer.payload, type=Answered)
+
+
+def answer_post(run: str, step: str, answer: Answered) -> Post:
+    """The ledger entry of an answer; only the first one for a question is kept."""
+    return Post(question_stream(run, step), _FIRST, written(answer))
+
+
+def question_stream(run: str, step: str) -> str:
+    """The ledger stream that holds the answer to a question, once there is one."""
+    return stream("question", run, step)
+
+
+def _put(active: ActiveRun, name: str, asked: r.QuestionAsked, wanted: AnswerTerms) -> None:
+    if name in active.history.steps.questions:
+        active.replay.begun.discard(name)
+        return
+    stamp = active.log.stamp()
+    by = active.process.settings.answer_by(stamp["at"]) if wanted.ms is None else stamp["at"] + wanted.ms
+    active.log.buffer(replace(asked, until=by, **stamp))
+
+
+def _same(active: ActiveRun, name: str, question: Question) -> None:
+    """End the run as diverged if the step comes back with another question."""
+    asked = active.history.steps.questions.get(name)
+    if asked is None or asked.question != question:
+        active.replay.diverge(f"{name} asks another question than the recorded one")
+
+
+async def _answered(active: ActiveRun, name: str, watch: StreamWatch) -> bool:
+    """Record the answer, or the default at the deadline; return True if there was either."""
+    journal, asked, first = active.process.journal, active.history.steps.questions[name], None
+    if watch.begin_read():
+        first = next(iter(await journal.entries(question_stream(active.run, name))), None)
+    if first is None and asked.until and active.process.environment.clock.wall_ms() >= asked.until:
+        # The question is on record first: a process that was paused would end the question of the next owner otherwise.
+        await active.log.flush()
+        first = await journal.post(answer_post(active.run, name, _late(asked)))
+    if first is None:
+        return False
+    answer = read(first, Answered)
+    if answer.over:
+        await _end(active, answer)
+        return False
+    if answer.by:
+        asked.question.checked(answer.value)
+    await active.log.append(
+        r.EventReceived(
+            step=name, event=ANSWER, key=name, payload=r.Raw(first.body), entry=first.id, **active.log.stamp()
+        )
+    )
+    return True
+
+
+async def _end(active: ActiveRun, answer: Answered) -> None:
+    """End a run that a person took over: nothing goes back to its code."""
+    async with active.log.command_lock, active.log.between_attempts():
+        if active.history.lifecycle.cancelled is None:
+            taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **active.log.stamp())
+            await active.log.append(taken)
+    assert active.history.lifecycle.cancelled is not None, "that record says so"
+    active.end(ended_by(active.history.lifecycle.cancelled))
+
+
+def _late(asked: r.QuestionAsked) -> Answered:
+    return Answered(asked.default, late=asked.default is None)
+
+
+async def _wait_for_answer(scope: Scope, name: str, watch: StreamWatch) -> None:
+    """Wait in this process until the deadline or an answer; the run may be suspended meanwhile."""
+    active, engine = scope.active, scope.active.process
+    asked = active.history.steps.questions[name]
+    left = asked.until - engine.environment.clock.wall_ms() if asked.until else engine.settings.slice_ms
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    slice_ms = max(0, min(left, engine.settings.slice_ms))
+    handle = asyncio.get_running_loop().call_later(slice_ms / 1000, wake, future)
+    watch.wake_at_news(future)
+    kind = "question" if asked.handoff is None else "handoff"
+    verb = "asks" if asked.handoff is None else "is handed over"
+    asks = f"run {active.run} {verb}: {asked.question.text} ({asked.question.expected})"
+    try:
+        queue = "" if asked.handoff is None else asked.handoff.queue
+        pause = Pause(
+            kind,
+            name,
+            asked.until or None,
+            asks,
+            at=asked.at,
+            queue=queue,
+            until=asked.until,
+            then=then_of(asked.default),
+        )
+        await active.waiters.wait_for(scope, future, pause)
+    finally:
+        handle.cancel()

@@ -1,0 +1,362 @@
+"""The engine's interface to tools, agents, policies and tracing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable, Mapping
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from beforehand.engine.environment import Environment
+from beforehand.model.canonical.encode import canonical, digest
+from beforehand.model.contract import Contract
+from beforehand.model.policy import Draw, PolicyFacts, Ruling
+from beforehand.policies import RunBudget
+
+if TYPE_CHECKING:
+    from beforehand.engine.current_operation import CurrentOperation
+    from beforehand.errors import Ambiguous, KeyInProgress, NotSent, Rejected
+    from beforehand.model.records import Claimed, Intent, Parent, RunStarted
+
+_NOT_RUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
+
+
+Classifier: TypeAlias = Callable[[Exception], "NotSent | Rejected | Ambiguous | KeyInProgress | None"]
+"""Says what an exception of a client library proves about the call that raised it; None: it does not know it."""
+
+
+def can_classify(value: object) -> bool:
+    """True if the value can be a classifier: a synchronous function, and not a class, which would give an instance."""
+    return callable(value) and not isinstance(value, type) and not inspect.iscoroutinefunction(value)
+
+
+class Code(msgspec.Struct, frozen=True):
+    """A function and how to call it. `parameters` None: it takes every argument by name."""
+
+    function: Callable[..., Any]
+    is_async: bool
+    timeout_ms: int = 30_000
+    parameters: frozenset[str] | None = None
+
+
+class Codec(Protocol):
+    """How results are stored and given back."""
+
+    def round_trip(self, value: Any, /) -> tuple[bytes, Any]:
+        """The stored form and what it decodes to. Raises `ValueError` where the trip fails."""
+        ...
+
+    def decode(self, stored: bytes, /) -> Any:
+        """The value of a stored form. Raises `ValueError`."""
+        ...
+
+    def misfit(self, stored: bytes, /) -> str:
+        """Why a stored form cannot be decoded, and what is expected; empty where it can."""
+        ...
+
+
+class ToolCode(Protocol):
+    """One tool, as an app holds it."""
+
+    @property
+    def name(self) -> str:
+        """The name in steps, records and commands."""
+        ...
+
+    @property
+    def contract(self) -> Contract:
+        """The declared contract."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """The digest of its contract."""
+        ...
+
+    @property
+    def body(self) -> Code:
+        """The function itself."""
+        ...
+
+    @property
+    def late(self) -> bool:
+        """True if its body comes with each call, from the code of a host."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of its results."""
+        ...
+
+    @property
+    def handlers(self) -> Mapping[str, Code]:
+        """Its handlers by name: verify, observe, expect, compensate, claim."""
+        ...
+
+    @property
+    def classifier(self) -> Classifier | None:
+        """The tool's own classifier of its exceptions, if it has one."""
+        ...
+
+    @property
+    def redact(self) -> frozenset[str]:
+        """Parameters whose values are never stored."""
+        ...
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """Parameters whose values a condition may use."""
+        ...
+
+    def title_of(self, stored: bytes) -> str:
+        """One sentence about a call with these stored arguments; empty where it has none."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the tool's parameters, in order."""
+        ...
+
+    @property
+    def claims(self) -> bool:
+        """True if it declares a business key."""
+        ...
+
+    def business_key(self, arguments: Mapping[str, Any]) -> str:
+        """The name of the one real-world effect that these arguments stand for."""
+        ...
+
+    def expected(self, arguments: Mapping[str, Any]) -> msgspec.Raw:
+        """The evidence that a success will leave, as JSON."""
+        ...
+
+    def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
+        """True if a call with these arguments needs a person's approval. Raises `ValueError` if that is undecidable."""
+        ...
+
+    def restore(self, stored: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent, decoded by annotation."""
+        ...
+
+    def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent with some of them changed. Raises `ArgumentError` where they do not fit."""
+        ...
+
+
+def tool_of(intent: Intent, tools: Mapping[str, ToolCode]) -> ToolCode | None:
+    """The tool of a recorded call; None if it is gone, or only the code of a host has it.
+
+    An app may have a tool of its own under the name of a host's function: it would perform another effect.
+    """
+    return None if intent.late else tools.get(intent.tool)
+
+
+class AgentCode(Protocol):
+    """One agent, as an app holds it."""
+
+    @property
+    def name(self) -> str:
+        """The name in records and commands."""
+        ...
+
+    @property
+    def program(self) -> str:
+        """The program that the agent belongs to; empty for the runtime's own agents."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The author's name for this version of the code; empty if there is none."""
+        ...
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """How long a run may take from its start, in milliseconds."""
+        ...
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The tools whose effects must exist when a run completes."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of its result."""
+        ...
+
+    def begin(
+        self,
+        scope: Any,  # the root Scope: what an app declares does not depend on the runs that use it
+        stored_input: bytes,
+    ) -> Any:
+        """The coroutine of one drive of a run."""
+        ...
+
+
+class PolicyCode(Protocol):
+    """A policy, as an app holds it."""
+
+    @property
+    def version(self) -> str:
+        """The name of exactly these rules, in records and approvals."""
+        ...
+
+    @property
+    def text(self) -> bytes:
+        """The full text of the rules: the version is its digest."""
+        ...
+
+    @property
+    def asks_queue(self) -> bool:
+        """True if a rule depends on how much waits for people."""
+        ...
+
+    @property
+    def remembers_ms(self) -> int:
+        """How far back the history of a subject goes."""
+        ...
+
+    def subject(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+        """The person or thing that a call concerns; empty if that is not declared, or unknown."""
+        ...
+
+    def amount(self, tool: str, arguments: Mapping[str, Any], /) -> float | None:
+        """The amount of a call; None if that is not declared, or unknown."""
+        ...
+
+    def ruling(self, facts: PolicyFacts, arguments: Mapping[str, Any], draw: Draw, /) -> Ruling:
+        """The ruling of the policy. Total: a case that cannot be judged asks a person."""
+        ...
+
+
+class Tracing(Protocol):
+    """Follows runs, where an app traces them. Nothing waits for it, and its methods raise nothing.
+
+    A trace context is a text that is stored with the run, and means nothing to the engine.
+    """
+
+    def caller(self) -> str:
+        """The trace context of the code that asks for a run now; empty if there is none."""
+        ...
+
+    def claimed(self, run: str, started: RunStarted, claim: Claimed, before: str, /) -> str:
+        """The trace context of what this process is about to do with the run, for the record of its claim.
+
+        Called in the task that drives the run. `before` is the context of the claim before this one. A `claim` under
+        the token 1 creates the run, and may still be refused.
+        """
+        ...
+
+    def calling(self, current: CurrentOperation, /) -> None:
+        """A tool is about to be called. Called in the context in which it runs."""
+        ...
+
+
+class Input(msgspec.Struct, frozen=True):
+    """The input of a run: the stored form and its keyed digest, its tenant, and the limits of the run, if it has any.
+
+    `by` names the person who asks for it, if any, and `parent` the run that starts it, if one does.
+    """
+
+    stored: bytes
+    digest: str
+    by: str = ""
+    budget: RunBudget | None = None
+    tenant: str = ""
+    parent: Parent | None = None
+
+
+def words_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
+    """The digest of the arguments that make a call of a model a repeat; empty where its tool declares none."""
+    once = tool.contract.once
+    if once is None:
+        return ""
+    return digest(secret, canonical({name: arguments[name] for name in once.parameters if name in arguments}))
+
+
+class HandlerFailed(Exception):
+    """A handler ended in a way that must not be taken for the end of the task that called it."""
+
+
+def begin_call(
+    code: Code,
+    arguments: Mapping[str, Any],
+    first: tuple[Any, ...],
+    environment: Environment,
+    context: contextvars.Context | None = None,
+    over: asyncio.Future[None] | None = None,
+) -> asyncio.Future[Any]:
+    """Start a call and return its future; `over` is done when it ends. Synchronous code runs in a thread."""
+    context = context or contextvars.copy_context()
+    wanted = code.parameters
+    named = arguments if wanted is None else {name: arguments[name] for name in wanted if name in arguments}
+    if not code.is_async:
+        call: asyncio.Future[Any] = context.run(environment.threads.call, lambda: _called(code.function, first, named))
+        if over is not None:
+            call.add_done_callback(lambda _: wake(over))
+        return call
+    body = code.function(*first, **named) if over is None else _waking(over, code.function, first, named)
+    return asyncio.get_running_loop().create_task(body, context=context)
+
+
+def _called(function: Callable[..., Any], first: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """The result of a synchronous function. Raises `TypeError` if its body was not run: nothing may count as done."""
+    value = function(*first, **named)
+    if not isinstance(value, _NOT_RUN):
+        return value
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise TypeError("a plain function gave a coroutine that never ran: declare it with async def")
+    raise TypeError("a plain function gave a generator that never ran: return a list")
+
+
+async def _waking(
+    over: asyncio.Future[None], function: Callable[..., Any], first: tuple[Any, ...], named: Mapping[str, Any]
+) -> Any:
+    """Signal the end of the call from within: the waiter wakes one pass of the loop sooner than by a callback."""
+    try:
+        return await function(*first, **named)
+    finally:
+        wake(over)
+
+
+def wake(waiter: asyncio.Future[None]) -> None:
+    """Wake the waiter, unless it is awake already."""
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def call_handler(
+    code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], environment: Environment
+) -> Any:
+    """Call a handler under its time limit. Raises `TimeoutError`, or the exception of the handler.
+
+    Any other error than an `Exception` becomes `HandlerFailed`: a handler that is cancelled from within, or that raises
+    `GeneratorExit`, says nothing about our own task.
+    """
+    call = begin_call(code, arguments, first, environment)
+    try:
+        done, _ = await asyncio.wait({call}, timeout=code.timeout_ms / 1000)
+    except asyncio.CancelledError:
+        call.cancel()
+        raise
+    if not done:
+        call.cancel()
+        call.add_done_callback(_ignore)
+        raise TimeoutError(f"no answer within {code.timeout_ms / 1000:g} s")
+    if call.cancelled():
+        raise HandlerFailed("it was cancelled from within")
+    error = call.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise HandlerFailed(f"it raised {type(error).__name__}") from error
+    return call.result()
+
+
+def _ignore(call: asyncio.Future[Any]) -> None:
+    """Fetch a late error, so that asyncio does not report it as forgotten."""
+    if not call.cancelled():
+        call.exception()

@@ -1,0 +1,167 @@
+"""Waits: for drawn pauses that survive a restart, for calls, for claims, and for people."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from beforehand.engine.approvals import permission_use_post
+from beforehand.engine.call_limits import limited_call
+from beforehand.engine.conflicts import CLAIM_OF, ends_in_this_run, find_other_effect, taking_posts
+from beforehand.engine.deferred import what_is_awaited
+from beforehand.engine.operation_driver import OperationDriver, intent_of, plan, planned, recorded
+from beforehand.engine.shared_budgets import await_room, charge_for, note_refusal
+from beforehand.engine.suspension import Pause
+from beforehand.engine.verification import observe
+from beforehand.errors import BudgetSpent, LedgerTaken, LimitsChanged
+from beforehand.model import records as r
+from beforehand.model.decision import moves as m
+from beforehand.model.operation import OTHERWISE, OperationState
+from beforehand.model.run_history import PROMISE
+from beforehand.model.waits import is_whole, needs_result, question_of
+
+_LOOK_AGAIN_MS: Final = 1_000  # how often to check if another process still lives, or an answer is there
+
+
+async def wait(driver: OperationDriver, move: m.Wait) -> None:
+    """Pause as `decide` says, or until something changes; preconditions read before are old afterwards."""
+    log = driver.log
+    if not move.drawn and (move.why in {"retry", "verify"} or (move.why == "breaker" and driver.operation.attempts)):
+        await schedule(driver, move)
+        return
+    driver.found.reading = "unread"
+    if move.why == "call":
+        live = {call for call in driver.calls.values() if not call.done()}
+        await asyncio.wait(live, timeout=log.process.settings.slice_ms / 1000)
+        return
+    if move.why == "limit":
+        await _await_permit(driver, move)
+        return
+    if move.why == "claim":
+        await _await_holder(driver)
+        return
+    if move.why == "budget" and driver.found.refusal is not None:
+        await await_room(driver, driver.found.refusal)
+        return
+    ms = None if move.until_woken else move.high_ms
+    due = None if ms is None else log.process.environment.clock.wall_ms() + ms
+    if (move.why == "verify" and driver.operation.phase == "unknown") or move.why == "person":
+        operation = driver.operation
+        kind = "approval" if operation.wants_approval else "person"
+        ends = operation.wants_approval and operation.approval.on_expiry != "hold"
+        if due is None and operation.wait is not None:
+            due = operation.wait.until
+        due = (operation.approval.answer_by if ends else 0) or due
+        asks = f"{driver.id}: {question_of(operation, move.rule)}"
+        queue = operation.approval.queue if operation.wants_approval else ""
+        pause = Pause(
+            kind,
+            driver.step,
+            due,
+            asks,
+            operation.may_have_been_sent,
+            operation.approval.asked_at,
+            queue,
+            operation.intent.tool,
+            operation.approval.answer_by,
+            operation.approval.on_expiry,
+            _shown(operation),
+            result=needs_result(log.history, operation),
+        )
+    elif move.why == "answer":
+        pause = Pause(move.why, driver.step, due, what_is_awaited(driver), shown=driver.operation.deferral.key)
+    else:
+        tool = driver.operation.intent.tool if move.why == "paused" and not log.history.lifecycle.paused else ""
+        pause = Pause(move.why, driver.step, due, f"{driver.id}: {move.rule}", tool=tool)
+    slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else log.process.settings.slice_ms
+    seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
+    await driver.rest(pause, seconds)
+
+
+def _shown(operation: OperationState) -> str:
+    """The digest that a command in the list may carry: empty if the list does not show all that it approves."""
+    is_named = operation.wants_approval and operation.approval.asked_digest != OTHERWISE
+    return operation.approval.asked_digest if is_named and is_whole(bytes(operation.intent.arguments)) else ""
+
+
+async def schedule(driver: OperationDriver, move: m.Wait) -> None:
+    """Draw the pause and record it, so that a restart keeps the schedule."""
+    log = driver.log
+    ms = int(log.process.environment.rng.uniform(move.low_ms, move.high_ms))
+    stamp = log.stamp()
+    record = r.WaitScheduled(
+        step=driver.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, shut=move.shut, **stamp
+    )
+    await driver.record(*plan(driver, move.why), record, ride=True)
+
+
+async def _await_permit(driver: OperationDriver, move: m.Wait) -> None:
+    """Wait until a limit permits the call. The plan of the operation is recorded, so that commands show what waits."""
+    process, tool, ms = driver.log.process, driver.operation.intent.tool, move.high_ms
+    limit = process.limits.wait(limited_call(driver.log.history, tool), driver.id)
+    if limit is None:
+        return  # meanwhile it may ask
+    await driver.record(*plan(driver, f"the limit of {limit.name}"), ride=True)
+    due = process.environment.clock.wall_ms() + ms
+    process.limits.waits(limit.name, driver.id, ms, driver.wake)
+    await driver.rest(Pause("limit", driver.step, due, f"{driver.id}: {move.rule}", tool=tool), ms / 1000)
+
+
+async def _await_holder(driver: OperationDriver) -> None:
+    """Wait for the operation that holds the business key, and in the end for a person.
+
+    The end of one of another run wakes no task here: this run looks again, and is not suspended. For one of this run it
+    is: both go on in the same process.
+    """
+    log, other = driver.log, driver.found.other
+    assert other is not None, driver.id
+    holder = other.source
+    if not recorded(driver):
+        await driver.record(planned(driver, CLAIM_OF + holder))
+    poll = log.process.settings.poll_ms
+    due = None if ends_in_this_run(driver, holder) else log.process.environment.clock.wall_ms() + poll
+    await driver.rest(Pause("claim", driver.step, due, f"{driver.id} waits for {holder}"), poll / 1000)
+    await find_other_effect(driver)
+
+
+async def hold(driver: OperationDriver) -> None:
+    """Keep the effect for the commit of its transaction; take its business key now, and give code a promise."""
+    log, step, transaction = driver.log, driver.step, driver.operation.intent.hold
+    stamp, tool = log.stamp(), driver.tool
+    assert tool is not None, step
+    if driver.contract().observes and driver.found.reading == "unread":
+        await observe(driver)  # the commit compares with this reading
+    known: tuple[r.Record, ...] = ()
+    if not recorded(driver):
+        known = (*log.contract_record(tool), planned(driver, "its transaction"))
+    intent = msgspec.structs.replace(intent_of(driver), observed=driver.found.observed)
+    posts, approval, standing = taking_posts(driver), "", ""
+    if driver.found.permission is not None:
+        if (allowed := await permission_use_post(driver, driver.found.permission)) is None:
+            driver.found.permission = None  # it no longer covers this: a person is asked
+            return
+        posts, approval, standing = (
+            (*posts, allowed),
+            driver.asks(driver.operation),
+            driver.found.permission.permission.id,
+        )
+    charge = await charge_for(driver, driver.operation)
+    if driver.found.spent is not None:
+        return  # `decide` is asked again with this finding
+    held = r.OperationHeld(
+        step=step, transaction=transaction, intent=intent, approval=approval, standing=standing,
+        shared=() if charge is None else charge.shared, **stamp,
+    )  # fmt: skip
+    promise = r.Delivered(step=step, told=PROMISE, detail=transaction, **stamp)
+    try:
+        await log.append(*known, held, promise, posts=posts, limits=None if charge is None else charge.limits)
+    except LedgerTaken:
+        await find_other_effect(driver)
+        return
+    except (BudgetSpent, LimitsChanged) as refusal:
+        await note_refusal(driver, charge, refusal)
+        return
+    driver.found.taking = driver.found.permission = None
+    driver.settled()  # code that waits for it, while another task drives, gets the promise

@@ -1,0 +1,165 @@
+"""Care of a journal: facts about it, rebuilding its listing from records, and trusting it again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from beforehand.engine.engine import Engine
+from beforehand.engine.suspension import stopped_change, unreadable_change
+from beforehand.errors import JournalError, UsageError
+from beforehand.inspect.ledger_kinds import unreadable as unreadable_in
+from beforehand.inspect.reader import JournalReader, waits_of
+from beforehand.journal.port import LeaseGranted, Reader, RunChange, RunRow, RunStatus, Storage
+from beforehand.journal.run_log import RunLog, genesis
+from beforehand.model.ids import operation_id
+from beforehand.model.run_history import RunHistory
+from beforehand.model.system import HEALTH, troubles_in
+from beforehand.model.waits import UNREADABLE, ListedWait
+
+
+class JournalFacts(msgspec.Struct, frozen=True):
+    """A journal at a glance."""
+
+    storage: Storage
+    namespace: str
+    incarnation: str
+    trust: str
+    reason: str
+    notices: list[str]
+    runs: dict[str, int]
+    open_operations: list[str]
+    unreadable: list[str]
+    refused_entries: list[str]
+    housekeeping: list[str]
+    abandoned: list[str]
+    paused_tools: dict[str, str]
+    ledger_entries: int
+
+    def document(self) -> dict[str, object]:
+        """The facts as one JSON object, those of the back end first."""
+        rest: dict[str, object] = msgspec.to_builtins(self)
+        del rest["storage"]
+        stored = self.storage
+        size = {} if stored.bytes is None else {"bytes": stored.bytes}
+        return {"path": stored.location, **size, **stored.details, **rest}
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """The result of rebuilding the listing. `busy` runs have a living process, whose own writes keep them right."""
+
+    runs: int
+    changed: list[str]
+    busy: list[str]
+
+
+async def facts(reader: JournalReader, raw_reader: Reader) -> JournalFacts:
+    """Examine an open journal."""
+    counts: Counter[str] = Counter()
+    operations: list[str] = []
+    unreadable: list[str] = []
+    async for row in reader.every_run():
+        counts[row.status] += 1
+        if row.status not in {"completed", "undone"}:
+            try:
+                history = await reader.history(row.run)
+            except JournalError as error:
+                unreadable.append(f"{row.run}: {error.message}")
+                continue
+            operations += [operation_id(row.run, operation.step) for operation in history.open_operations()]
+    abandoned = [row.run for row in await reader.journal.runs(wakeable=True)]
+    entries, set_aside = 0, list[str]()
+    async for entry in raw_reader.ledger():
+        entries += 1
+        set_aside += [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in((entry,))]
+    identity = reader.identity
+    return JournalFacts(
+        storage=await raw_reader.storage(),
+        namespace=identity.namespace,
+        incarnation=identity.incarnation,
+        trust=identity.trust,
+        reason=identity.reason,
+        notices=list(identity.notices),
+        runs=dict(sorted(counts.items())),
+        open_operations=operations,
+        unreadable=unreadable,
+        refused_entries=set_aside,
+        housekeeping=await _failing(reader, await raw_reader.hints(HEALTH)),
+        abandoned=abandoned,
+        paused_tools=await reader.pauses(),
+        ledger_entries=entries,
+    )
+
+
+async def _failing(reader: JournalReader, notes: dict[str, bytes]) -> list[str]:
+    """Housekeeping tasks that fail in processes that may live."""
+    found: list[str] = []
+    for name, body in notes.items():
+        worker = name.removeprefix(HEALTH)
+        if (await reader.journal.fate(worker)).fate != "dead":
+            found += [f"process {worker}: {one.task}: {one.error}" for one in troubles_in(body)]
+    return found
+
+
+async def rebuild(engine: Engine) -> Rebuilt:
+    """Recompute the listing of every idle run from its records. Nothing is sent, no record is written."""
+    reader = JournalReader(engine.journal, engine.identity)
+    names = [row.run async for row in reader.every_run()]
+    changed: list[str] = []
+    busy: list[str] = []
+    for run in names:
+        claimed = await engine.leases.claim(run)
+        if not isinstance(claimed, LeaseGranted):
+            busy.append(run)
+            continue
+        try:
+            wanted = await _wanted(reader, claimed.row, engine.environment.clock.wall_ms())
+            log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+            await log.append((), wanted)
+        finally:
+            engine.leases.let_go(run)
+        if _differs(claimed.row, wanted):
+            changed.append(run)
+    return Rebuilt(len(names), changed, busy)
+
+
+async def _wanted(reader: JournalReader, row: RunRow, wall_ms: int) -> RunChange:
+    """The listing that a run should have. One that cannot be read is listed as such, and the others are rebuilt."""
+    try:
+        return _listing(await reader.history(row.run), row, wall_ms)
+    except JournalError as error:
+        return unreadable_change(error, wall_ms)
+
+
+def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
+    """The listing of a run from its records. A waiting run is due now: its next owner finds out for what."""
+    status: RunStatus = "running" if history.lifecycle.status == "new" else history.lifecycle.status
+    if row.status == "queued":
+        return RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
+    if status == "suspended" and history.lifecycle.paused is not None:
+        return RunChange(status, f"paused by {history.lifecycle.paused.by}", None, row.waits, release=True)
+    if status == "stopped" and history.lifecycle.stopped is not None:
+        return stopped_change(history.lifecycle.stopped, row.agent, row.due_ms if row.status == status else None)
+    if status != "suspended":
+        return RunChange(status, release=True)
+    waits = [
+        ListedWait("person", operation.step, f"{operation_id(history.run, operation.step)}: {operation.reason}")
+        for operation in history.open_operations()
+        if operation.phase in {"unknown", "gated"}
+    ]
+    kept = row.status == "suspended" and any(one.kind != UNREADABLE for one in waits_of(row))
+    due, listed = (row.due_ms, row.waits) if kept else (wall_ms, msgspec.json.encode(waits))
+    return RunChange(status, history.lifecycle.reason[:500], due, listed, release=True)
+
+
+def _differs(row: RunRow, wanted: RunChange) -> bool:
+    return (row.status, row.reason, row.waits) != (wanted.status, wanted.reason, wanted.waits)
+
+
+async def trust(engine: Engine, by: str, *, newest: bool) -> str:
+    """Trust a journal that looks copied or restored. Returns its present trust. Raises `UsageError`."""
+    if engine.identity.trust == "trusted":
+        raise UsageError("this journal is trusted already", next_step="nothing needs to be done")
+    identity = await engine.journal.confirm("trusted" if newest else "doubtful", by)
+    return identity.trust

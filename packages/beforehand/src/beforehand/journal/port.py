@@ -1,0 +1,641 @@
+"""The journal's port: the interface between the engine and the store.
+
+Five kinds of table implement it: *records* (per run, append-only, chained), the *ledger* (append-only streams beside
+them), *projections* (the `runs` listing, rebuildable from records), *counters* (permits, shared budgets, last firings:
+compared and changed in one commit) and *hints* (losable). Every implementation passes `beforehand.testing.conformance`.
+A long file, since it is the whole port in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from beforehand.model.heads import Head
+
+if TYPE_CHECKING:  # commands that only read import no queues
+    from beforehand.model.shared_use import Charge
+    from beforehand.queues.call_limits import AppliedLimit, CallPace
+    from beforehand.queues.limits import Declaration
+
+RunStatus = Literal["queued", "running", "suspended", "completed", "stopped", "undone"]
+StatusFilter: TypeAlias = RunStatus | Literal["halted"]
+"""Filter of the listing: a status, or `halted`: the stopped runs that ask a person something."""
+Fate = Literal["alive", "dead", "unknown"]
+Trust = Literal["trusted", "distrustful", "doubtful"]
+NO_USE: Final[Mapping[str, int]] = {}
+"""Of a call that used what it had requested."""
+
+
+AgentKey: TypeAlias = tuple[str, str]
+"""An agent's name, and the program whose code it is: two programs may each have an agent of that name."""
+
+
+class Instant(msgspec.Struct, frozen=True, gc=False):
+    """A moment on the journal's own clock; two instants compare only within one `boot`."""
+
+    boot: str
+    ms: int
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """The identity of a journal.
+
+    `namespace` separates idempotency keys of staging from production; `secret` keys the MACs of
+    arguments; `trust` says whether anything may be sent (see `Journal.confirm`), `reason` why not;
+    `notices` are sentences that a person should read once at open.
+    """
+
+    namespace: str
+    secret: bytes
+    incarnation: str
+    trust: Trust = "trusted"
+    reason: str = ""
+    notices: tuple[str, ...] = ()
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """A process that drives runs: enough to prove later that it is dead."""
+
+    id: str
+    machine: str = ""
+    boot: str = ""
+    pid_namespace: str = ""
+    pid: int = 0
+    started: int = 0
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    """A worker's state. `silent_ms` is how long its lease has been over on the journal's clock; 0 while it lasts."""
+
+    fate: Fate
+    silent_ms: int
+    pid: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """True where its runs may be taken: it is proven dead, or its lease is over."""
+        return self.fate == "dead" or self.silent_ms > 0
+
+    @property
+    def seen_to_live(self) -> bool:
+        """True where its process is seen on this machine, or cannot be observed and renews its lease."""
+        return self.fate == "alive" or (self.fate == "unknown" and not self.silent_ms)
+
+
+class Lease(msgspec.Struct, frozen=True, gc=False):
+    """The right to drive one run. `row` is the journal's own number for the run, `token` fences late owners."""
+
+    run: str
+    row: int
+    token: int
+    worker: str
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One stored record: `body` is JSON text in UTF-8, `hash` chains it to the row before."""
+
+    seq: int
+    body: bytes
+    hash: bytes
+    token: int = 0
+
+
+class BodyFilter(msgspec.Struct, frozen=True, gc=False):
+    """Selects records by how their bodies begin, or by JSON strings in them. With neither it selects all."""
+
+    beginning: tuple[bytes, ...] = ()
+    naming: tuple[bytes, ...] = ()
+
+    def fits(self, body: bytes) -> bool:
+        """True if it selects a record with this body."""
+        if body.startswith(self.beginning) or any(text in body for text in self.naming):
+            return True
+        return not self.beginning and not self.naming
+
+
+EVERY_BODY: Final = BodyFilter()
+EVERY_RECORD: Final = range(1, 2**53)
+
+
+class RunChange(msgspec.Struct, frozen=True, gc=False):
+    """The change that a write makes in the `runs` projection. `release` gives the lease back in the same commit."""
+
+    status: RunStatus
+    reason: str = ""
+    due_ms: int | None = None  # wall clock; when a suspended run has to be driven again
+    waits: bytes = b"[]"  # JSON: the person, event or timer that it waits for
+    release: bool = False
+
+
+class Post(msgspec.Struct, frozen=True, gc=False):
+    """One entry for the ledger. With a `key`, the first entry under (stream, key) wins for ever."""
+
+    stream: str
+    key: str
+    body: bytes
+
+
+class FoundRecord(msgspec.Struct, frozen=True):
+    """A stored record that a search found: its number in the journal, its run, its number there and its body."""
+
+    number: int
+    run: str
+    seq: int
+    body: bytes
+
+
+class LedgerEntry(msgspec.Struct, frozen=True):
+    """A ledger entry as stored. `fresh` is false where the key was already taken by an earlier entry."""
+
+    id: int
+    stream: str
+    key: str
+    body: bytes
+    at_ms: int
+    fresh: bool = True
+
+
+class LedgerNews(msgspec.Struct, frozen=True):
+    """The streams of new ledger entries, in the order of the entries, each once.
+
+    `last` is the largest id that was read. `more`: there were too many for one read, and the next one begins there.
+    """
+
+    last: int
+    streams: tuple[str, ...] = ()
+    more: bool = False
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """A set of changes committed together: records of one run, its listing, and ledger entries that must be new.
+
+    `charges` change the counters of shared budgets. With `declared` it is refused where other limits of queues are in
+    force than those of that ledger entry.
+    """
+
+    lease: Lease
+    rows: tuple[Row, ...] = ()
+    change: RunChange | None = None
+    posts: tuple[Post, ...] = ()
+    charges: tuple[Charge, ...] = ()
+    declared: int | None = None
+
+
+class RunRow(msgspec.Struct, frozen=True, gc=False):
+    """One line of the `runs` projection: a run, its state, and its owner."""
+
+    run: str
+    row: int
+    agent: str
+    program: str
+    status: RunStatus
+    reason: str
+    due_ms: int | None
+    waits: bytes
+    token: int
+    owner: str | None
+    created_ms: int
+    updated_ms: int
+    queue: str = ""
+    tenant: str = ""
+
+
+class RunWaits(msgspec.Struct, frozen=True, gc=False):
+    """The waits of one run: the part of its line that the inbox is built from."""
+
+    run: str
+    agent: str
+    waits: bytes
+    updated_ms: int
+
+
+class LeaseGranted(msgspec.Struct, frozen=True):
+    """The lease was granted. `last` is the newest stored row; `fresh`: this claim has created the run.
+
+    `row` is the listing as the claim found or made it, before any change that came with a new run. `slot`: the run is
+    in a queue, and `take` gave it a slot; it has been ready for that since `ready_ms`, a wall clock.
+    """
+
+    lease: Lease
+    row: RunRow
+    last: Row | None
+    fresh: bool = False
+    slot: bool = False
+    ready_ms: int | None = None
+
+
+class QueuePlace(msgspec.Struct, frozen=True):
+    """The place of a submitted run. `key` names what it is about; the queue takes no more than `capacity` such runs.
+
+    These follow from the limits of the ledger entry `declared`, and so does `draining`: the queue accepts no run.
+    """
+
+    queue: str
+    tenant: str = ""
+    key: str = ""
+    priority: int = 0
+    capacity: int = 2**53
+    declared: int = 0
+    draining: bool = False
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """One queue: runs that wait to begin, runs that a worker drives, and since when the oldest has been ready.
+
+    `agents` are those of the runs that are ready and wait for a slot.
+    """
+
+    queue: str
+    waiting: int
+    running: int
+    oldest_ms: int | None = None
+    agents: tuple[AgentKey, ...] = ()
+
+
+class TakeRequest(msgspec.Struct, frozen=True):
+    """A worker asks for at most `room` runs of these agents, without those in `skip`, under the limits `newest`."""
+
+    worker: str
+    agents: Collection[AgentKey]
+    room: int
+    newest: Declaration
+    skip: Collection[str] = frozenset()
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """One moment at which a schedule fires. `entry` is the newest entry of the stream `schedules` that was read."""
+
+    schedule: str
+    moment_ms: int
+    entry: int = 0
+
+
+class LastFiring(msgspec.Struct, frozen=True):
+    """The last moment at which a schedule fired, and the run that it submitted."""
+
+    moment_ms: int
+    run: str
+
+
+class Permit(msgspec.Struct, frozen=True):
+    """A call that may be under way. `number` is the worker's own for it, `operation` what it is made for."""
+
+    worker: str
+    number: int
+    operation: str = ""
+
+
+class PermitRequest(msgspec.Struct, frozen=True):
+    """A worker asks for a permit under all `limits` of the call, which the ledger entry `declared` gives it.
+
+    A worker that is silent for longer than `pause_bound_ms` counts as gone, as does one that is proven dead.
+    """
+
+    permit: Permit
+    limits: tuple[AppliedLimit, ...]
+    declared: int
+    pause_bound_ms: int = 600_000
+
+
+class LimitState(msgspec.Struct, frozen=True):
+    """One limit after a request. `full`: no further call fits beside those under way.
+
+    `wait_ms`: for so long no further one may begin.
+    """
+
+    name: str
+    full: bool
+    wait_ms: int
+
+
+class PermitAnswer(msgspec.Struct, frozen=True):
+    """The answer to a request, and the state of each of its limits. None is used up if one of them refuses."""
+
+    granted: bool
+    limits: tuple[LimitState, ...] = ()
+
+
+class LimitUse(msgspec.Struct, frozen=True):
+    """The permits of one limit that count, and its stored moments."""
+
+    name: str
+    permits: tuple[Permit, ...]
+    pace: CallPace
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    """A run that does not exist yet: its agent, its first records, and its listing where that is not `running`.
+
+    `program` is the program that the agent belongs to; empty for the runtime's own agents.
+
+    With a `place` it is in a queue: only `take` finds it a worker. The claim raises `QueueFull` where there is no room,
+    `QueueDraining` where the queue accepts no run, `LimitsChanged` where other limits are in force, and is `Busy` where
+    the run exists: a submission takes no lease.
+
+    With a `firing` it is submitted by a schedule, and the commit that creates it stores that the schedule has fired.
+    The claim is None, and nothing is stored, where the moment is still to come by the journal's clock, where the
+    schedule has fired at this moment or a later one that is not to come either, or where the stream `schedules` has
+    grown since. So no two processes fire one moment, none fires under a declaration that another one has replaced, and
+    what fired while a clock was wrong delays nothing. Where the run exists, the claim is `Busy`, and the schedule has
+    fired with that run.
+    The rows are numbered from 1 under the token 1. With a `change` that releases the lease, any worker may claim the
+    run at once.
+    """
+
+    agent: str
+    rows: tuple[Row, ...] = ()
+    change: RunChange | None = None
+    program: str = ""
+    place: QueuePlace | None = None
+    firing: Firing | None = None
+
+    def takes(self, row: RunRow) -> bool:
+        """True if a claim with this may take the run that exists: the same agent's, which was not submitted."""
+        same_program = not row.program or not self.program or row.program == self.program
+        return self.place is None and row.agent == self.agent and same_program
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """The run was not taken: another living worker drives it, it is in a queue, or it is a run of another agent."""
+
+    row: RunRow
+    owner: Worker
+
+
+class BudgetUse(msgspec.Struct, frozen=True):
+    """One counter of a shared budget: how much of a limit was used in a period, and how much is reserved."""
+
+    budget: str
+    period: str
+    limit: str
+    used: int = 0
+    reserved: int = 0
+
+
+class KnownHead(msgspec.Struct, frozen=True):
+    """A head that was kept elsewhere. `origin` names it in a sentence, `remark` is added to that name."""
+
+    head: Head
+    origin: str
+    remark: str = ""
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A place where the journal differs from what was written, and why."""
+
+    chain: str
+    record: int
+    why: str
+
+
+class LogCheck(msgspec.Struct, frozen=True):
+    """The result of `Reader.check`: the number of ledger streams, and every damaged place."""
+
+    streams: int
+    broken: tuple[Broken, ...] = ()
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """The storage of a journal, for display. `details` are facts that only its back end has, by name."""
+
+    location: str
+    engine: str
+    bytes: int | None = None
+    details: dict[str, str] = {}
+
+
+class Journal(Protocol):
+    """An append-only log. All methods may raise `JournalUnavailable`; then nothing was written."""
+
+    async def open(self) -> Identity:
+        """Create or migrate, then open. Raises `JournalError` for a newer schema or a damaged file."""
+        ...
+
+    async def close(self) -> None:
+        """Flush what rides and release the file. Safe to call twice."""
+        ...
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        """Record an operator's decision about a distrusted journal in the ledger stream `journal`."""
+        ...
+
+    def now(self) -> Instant:
+        """The journal's clock: it runs through suspension and cannot be set."""
+        ...
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        """Register the worker or renew its lease; never queues behind data."""
+        ...
+
+    async def fate(self, worker: str) -> WorkerState:
+        """State of a worker's process: proven dead, alive or `unknown`. Unknown ids count as silent for ever."""
+        ...
+
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
+        """Take the lease of a run whose owner is gone; a new fencing token each time.
+
+        With `new` a missing run is created, its first records in the same commit: no crash leaves a run without them.
+        One that exists for another agent, or for another program's agent of this name, is `Busy`: it is not taken.
+        None: there is no such run. A claim by the worker that already owns the run is `Busy` too: one process never
+        drives a run twice. Raises `RecordRefused` for a first record that is too large; then nothing was created.
+        """
+        ...
+
+    async def append(self, write: Write) -> None:
+        """Commit, and return when it is durable.
+
+        Raises `LeaseLost`, `LedgerTaken`, `LimitsChanged`, `BudgetSpent` or `RecordRefused` for this write alone: other
+        writes of the same group commit are not affected. Everything that rode before it is durable too.
+        """
+        ...
+
+    def ride(self, write: Write) -> None:
+        """Commit with the next append of any run, or within a few milliseconds. Order is kept.
+
+        A refusal is raised by the run's next `append` or `flush`.
+        """
+        ...
+
+    async def flush(self, lease: Lease) -> None:
+        """Return when everything that was written under this lease is durable.
+
+        That is what rode, and what was appended by callers that were cancelled meanwhile: their commit goes on.
+        Raises its refusal where it was refused.
+        """
+        ...
+
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
+        """Stored rows of a run with `seq > after`, in order: the first `limit` of them, or the `newest`.
+
+        Rows that `only` does not select may be left out. The limit counts those that are returned.
+        """
+        ...
+
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        """The newest `limit` records with these numbers, of any run, whose bodies contain this text.
+
+        Case does not count in ASCII letters. Every record is read, down to the last one that is returned.
+        """
+        ...
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: StatusFilter | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+        newest: bool = False,
+    ) -> list[RunRow]:
+        """List the runs, by run id. `wakeable`: running without a living owner, or suspended and due.
+
+        `newest` has those first that were begun last; `after` then goes on with those begun before that run.
+        With `status="stopped"`, `wakeable` are the stopped runs that are due to be verified again.
+        """
+        ...
+
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        """Runs of these agents that need a worker, without those named in `skip`: the one due first comes first.
+
+        A run needs one when it runs and has no living owner, or is suspended and due. So does one that has ended and
+        whose owner is gone, also in a queue: commands to it may be left. An abandoned run is due since its listing last
+        changed. Runs of other agents, and of other programs, cost nothing, however many there are.
+        """
+        ...
+
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
+        """Claim runs of queues that may start now, in one commit; see `beforehand.queues.choose`.
+
+        Raises `LimitsChanged` where other limits are in force than those of the request. In a queue that these name as
+        paused no run starts that has not begun (its status is `queued`); those that have begun continue.
+
+        Runs of queues are found here and never by `due`: those that have not begun, and those that came due or lost
+        their owner later. The slot of a run is its lease, so a process that dies gives back all of its slots.
+        """
+        ...
+
+    async def queues(self) -> list[QueueState]:
+        """The queues in which a run waits or is driven, by name."""
+        ...
+
+    async def permit(self, request: PermitRequest) -> PermitAnswer:
+        """Ask whether a call may begin under all of its limits, and if so count it, in one commit.
+
+        The permit is that of the process that makes the call. It counts until it is released, or its process is gone:
+        a crash cannot lose a slot. Raises `LimitsChanged` where other limits are in force than those of the request.
+        """
+        ...
+
+    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
+        """Release a permit: its call has ended, or was never begun. Releasing one again, or none, changes nothing.
+
+        `used` is how many units the call has used, by limit; for others what was requested counts.
+        """
+        ...
+
+    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
+        """Grant no permit under these limits for so long: a service has asked for that."""
+        ...
+
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
+        """The use of each limit under which a permit was requested, by name."""
+        ...
+
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
+        """The last firing of a schedule for a moment up to `until_ms`, or None. It outlives its declaration."""
+        ...
+
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        """The counters of shared budgets, each in the period that is named for it. One never charged has none."""
+        ...
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        """The number of runs, by agent and status."""
+        ...
+
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
+        """The waits of all runs of that status, in any order: less than half the work of reading whole lines."""
+        ...
+
+    async def post(self, post: Post) -> LedgerEntry:
+        """Append one ledger entry by compare-and-set; durable on return."""
+        ...
+
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
+        """Append several ledger entries in one commit, or none: raises `LedgerTaken` where a key is taken."""
+        ...
+
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
+        """Entries of one stream, or of every stream below it where the name ends in `/`, by id."""
+        ...
+
+    async def news(self, after: int | None) -> LedgerNews:
+        """The streams of the entries with a larger id, in one read for all of them. None: only the newest id.
+
+        Entries are numbered in the order in which they become durable: none appears later with a smaller number.
+        """
+        ...
+
+    def mark(self) -> object | None:
+        """A value that changes when any process commits, found without a statement; None: only a read tells."""
+        ...
+
+    async def head(self) -> Head:
+        """The head of the log: how many records and ledger entries are durable, and the hashes over all of them."""
+        ...
+
+    async def hint(self, name: str) -> bytes | None:
+        """A losable note shared by all processes, such as the state of a breaker."""
+        ...
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        """Replace a hint if it still is `previous`; false if another writer was faster."""
+        ...
+
+    def size(self) -> int | None:
+        """The bytes that the journal takes on its disk; None where that is not known."""
+        ...
+
+    def sidecar(self, suffix: str) -> Path | None:
+        """The file beside the journal for what must not be in it, such as a signing key. None: it has no place."""
+        ...
+
+
+class Reader(Journal, Protocol):
+    """A journal opened for reading, with the operations that only an operator needs. Its writing methods raise.
+
+    `untouched`: it is read as it is, and may lack the newest writes; the notices of its identity say why.
+    """
+
+    @property
+    def untouched(self) -> bool: ...
+
+    async def storage(self) -> Storage:
+        """Where and how the journal is stored."""
+        ...
+
+    async def check(self, known: Sequence[KnownHead]) -> LogCheck:
+        """Compare the whole log with itself, with the back end's own memory of it, and with `known` heads.
+
+        The chains of single runs are not part of it. Tables that cannot be read are broken themselves.
+        """
+        ...
+
+    def ledger(self) -> AsyncIterator[LedgerEntry]:
+        """The whole ledger by id, read page by page."""
+        ...
+
+    async def next_stream(self, after: str) -> str:
+        """The first stream of the ledger whose name comes after that text; empty if there is none."""
+        ...
+
+    async def hints(self, prefix: str) -> dict[str, bytes]:
+        """The hints whose names begin with `prefix`."""
+        ...

@@ -1,0 +1,355 @@
+"""One batch, one transaction: the writes of many runs become durable together; each succeeds or fails alone.
+
+A batch of plain appends is a single INSERT in autocommit mode, which is one transaction and the
+fewest steps that Python can make. Every row is guarded by its fencing token inside the statement, so
+a late owner's rows are left out while the others' go in. Anything more (a changed listing, ledger
+entries, large bodies, claims) runs in an explicit transaction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from beforehand.errors import BeforehandError, LeaseLost, LedgerTaken, RecordRefused
+from beforehand.journal.backend_rules import check_extras, check_size
+from beforehand.journal.port import Lease, LeaseGranted, Row, RunChange, Write
+from beforehand.journal.sqlite import budgets, ledger
+from beforehand.journal.sqlite.driver import Database, Value
+from beforehand.model.shell import to_type
+
+if TYPE_CHECKING:
+    import asyncio
+
+LARGEST_INLINE = 8 << 10
+"""Largest body in bytes that is stored in its row; a larger one is stored beside it, once for equal ones."""
+
+POINTER = b'{"payload":"'
+POINTER_SIZE = len(POINTER) + 64 + len(b'"}')
+
+_AT = b',"at":'
+_MOMENTS = re.compile(rb',"at":([1-9]\d{0,17}),"up":([1-9]\d{0,17})\}')
+"""The end of a body. Digits that SQLite writes in the same way again: no sign, no leading zero, fewer than 64 bits."""
+
+_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+
+
+_RECORD = "insert into record (run, seq, token, content, at, up, hash)"
+
+
+def _insert_sql(count: int) -> str:
+    """Insert up to `count` rows whose token still is the run's. Unused places stay NULL and match no run."""
+    places = ",".join(["(?,?,?,?,?,?,?)"] * count)
+    return (  # only question marks are put in
+        f"{_RECORD} select column1, column2, column3, cast(column4 as text), column5, column6, column7"  # noqa: S608 -- see above
+        f" from (values {places})"
+        " where (select token from run where id = column1) = column3"
+    )
+
+
+_INSERT = {size: _insert_sql(size) for size in _SIZES}
+_COLUMNS = 7
+_MOST_VALUES = _COLUMNS * _SIZES[-1]
+_SIZE_FOR = [next(size for size in _SIZES if size >= count) for count in range(_SIZES[-1] + 1)]
+
+
+_Places = dict[int, tuple[int, int]]
+"""The next position of runs that are driven from here: the token, and the next seq under it."""
+
+
+class CommitItem(msgspec.Struct, eq=False):
+    """An item of the next commit: one write, or one piece of `work` on the database.
+
+    `work` reads before it changes anything, so that an error which it raises has changed nothing. A `plain` write only
+    adds rows whose bodies are stored in the row. An item with neither is committed when everything before it is.
+    """
+
+    write: Write | None = None
+    plain: bool = False
+    work: Callable[[Database], object] | None = None
+    future: asyncio.Future[object] | None = None
+    result: object = None
+    error: BeforehandError | None = None
+
+
+def item_of(write: Write) -> CommitItem:
+    """A write as an item of the queue. Raises `RecordRefused` for a record that no journal accepts."""
+    plain = bool(write.rows) and not (write.change or write.posts or write.charges or write.declared is not None)
+    if not plain:
+        check_extras(write)
+    for row in write.rows:
+        size = len(row.body)
+        if size == POINTER_SIZE or size > LARGEST_INLINE:
+            check_size(write, row)
+            plain = False  # one that only happens to have that size goes the longer way, to no harm
+    return CommitItem(write, plain)
+
+
+class BatchWriter:
+    """Turns batches into transactions on one connection. Lets `DatabaseFailure` pass to the store."""
+
+    def __init__(self, database: Database, wall_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._wall_ms = wall_ms
+        self._next: _Places = {}
+
+    def commit(self, items: Sequence[CommitItem]) -> None:
+        """Commit the items that may be committed; afterwards each item has its result or its error."""
+        if len(items) == 1 and self._commit_next(items[0]):
+            return
+        ahead: _Places = {}
+        rest: list[CommitItem] = []
+        values = self._sort(items, ahead, rest)
+        if rest or len(values) > _MOST_VALUES:
+            self._database.rows("begin immediate")
+            stored = _insert(self._database, values)
+            for item in rest:
+                self._perform(item, ahead)
+            self._database.rows("commit")
+        else:
+            stored = _insert(self._database, values)
+        self._next.update(ahead)
+        if stored * _COLUMNS != len(values):
+            self.recheck(items, self._database)
+
+    def _commit_next(self, item: CommitItem) -> bool:
+        """The straight path: one run goes on where it wrote last, in one statement. False: nothing was done.
+
+        The statement checks the fencing token. A failure leaves the run's place as it was known before, and `recheck`
+        forgets it, exactly as for a batch.
+        """
+        write = item.write
+        if write is None or not item.plain or len(write.rows) > _SIZES[-1]:
+            return False
+        run, place = write.lease.row, (write.lease.token, write.rows[0].seq)
+        if self._next.get(run) != place:
+            return False  # another owner wrote, or the number is odd: the batch finds out which
+        values: list[Value] = []
+        _add_values(values, write)
+        if _insert(self._database, values) == len(write.rows):
+            self._next[run] = (place[0], place[1] + len(write.rows))
+        else:
+            self.recheck((item,), self._database)
+        return True
+
+    def recheck(self, items: Sequence[CommitItem], database: Database) -> bool:
+        """Read back which of `items` are stored and give the others their error.
+
+        False when none of the batch is: then its transaction did not happen.
+        """
+        landed = False
+        for item in items:
+            write = item.write
+            if write is None or not write.rows or item.error is not None:
+                continue
+            self._next.pop(write.lease.row, None)
+            if _is_stored(write, database):
+                landed = True
+            else:
+                item.error = lease_lost(write)
+        return landed
+
+    def _sort(self, items: Sequence[CommitItem], ahead: _Places, rest: list[CommitItem]) -> list[Value]:
+        """Part plain appends, whose values go into the one INSERT, from all that needs more.
+
+        Order within each run is kept: what follows a write in `rest` goes there too.
+        """
+        values: list[Value] = []
+        apart: set[int] = set()
+        for item in items:
+            write = item.write
+            if write is None:
+                if item.work is not None:
+                    rest.append(item)
+            elif not item.plain or write.lease.row in apart:
+                apart.add(write.lease.row)
+                rest.append(item)
+            elif self._in_order(item, write, ahead):
+                _add_values(values, write)
+        return values
+
+    def _in_order(self, item: CommitItem, write: Write, ahead: _Places) -> bool:
+        """True if the write continues at the end of the run's stored chain; else it is refused.
+
+        A write under an older token is `LeaseLost` whatever its number is: the present owner's records explain the
+        gap, and agent code could catch a `RecordRefused`.
+        """
+        lease, rows = write.lease, write.rows
+        run, token = lease.row, lease.token
+        place = ahead.get(run) or self._next.get(run)
+        # Under another token others may have written meanwhile, so what is known of the run is void.
+        expected = place[1] if place and place[0] == token else self._stored_next(run)
+        if rows[0].seq != expected:
+            item.error = out_of_order(write, expected) if self._holds(lease) else lease_lost(write)
+            return False
+        ahead[run] = (token, expected + len(rows))
+        return True
+
+    def _holds(self, lease: Lease) -> bool:
+        return self._database.rows("select token from run where id = ?", (lease.row,)) == [(lease.token,)]
+
+    def _stored_next(self, run: int) -> int:
+        ((last,),) = self._database.rows("select coalesce(max(seq), 0) from record where run = ?", (run,))
+        assert isinstance(last, int)
+        return last + 1
+
+    def _perform(self, item: CommitItem, ahead: _Places) -> None:
+        """Perform one item inside the open transaction; a refusal concerns it alone and has changed nothing."""
+        try:
+            if item.work is not None:
+                item.result = granted = item.work(self._database)
+                if isinstance(granted, LeaseGranted):  # nothing but its owner writes under the new token
+                    lease, last = granted.lease, granted.last
+                    ahead[lease.row] = (lease.token, last.seq + 1 if last else 1)
+            elif item.write is not None:
+                self._write(item, item.write, ahead)
+        except BeforehandError as error:
+            item.error = error
+
+    def _write(self, item: CommitItem, write: Write, ahead: _Places) -> None:
+        database, run = self._database, write.lease.row
+        # Rows that are stored as they are check the token by themselves, and come first; all else is checked here.
+        extras = write.posts or write.charges or write.declared is not None
+        if (extras or not write.rows or _spills(write)) and not self._holds(write.lease):
+            raise lease_lost(write)
+        taken = ledger.first_taken(database, write.posts)
+        if taken is not None:
+            raise LedgerTaken(taken.stream, taken.key, taken.body)
+        if write.declared is not None:
+            ledger.check_limits(database, write.declared)
+        uses = budgets.uses_after(database, write.charges)
+        if write.rows and not self._in_order(item, write, ahead):
+            return
+        store(database, write, self._wall_ms())
+        budgets.store_uses(database, uses)
+        if write.change is not None and write.change.release:
+            ahead.pop(run, None)
+            self._next.pop(run, None)
+
+
+def store(database: Database, write: Write, wall_ms: int) -> None:
+    """Store the contents of a write, inside a transaction in which its place was checked.
+
+    Raises `LeaseLost` where no row was stored because its token is no longer the run's: then nothing was changed.
+    """
+    values: list[Value] = []
+    _add_values(values, Write(write.lease, tuple(_spilled(row, database) for row in write.rows)))
+    if _insert(database, values) < len(write.rows):
+        raise lease_lost(write)
+    for post in write.posts:
+        ledger.insert(database, post, wall_ms)
+    if write.change is not None:
+        _change_run(database, write, write.change, wall_ms)
+
+
+def store_first(database: Database, write: Write) -> None:
+    """Store the first records of a run that was created in this transaction: nothing can have fenced them off."""
+    for at in range(0, len(write.rows), _SIZES[-1]):
+        some, values = write.rows[at : at + _SIZES[-1]], list[Value]()
+        _add_values(values, Write(write.lease, tuple(_spilled(row, database) for row in some)))
+        places = ",".join(["(?,?,?,cast(? as text),?,?,?)"] * len(some))
+        database.change(f"{_RECORD} values {places}", values)
+
+
+def _insert(database: Database, values: list[Value]) -> int:
+    """Insert guarded rows with as few statements as possible; how many passed their guard."""
+    if not values:
+        return 0
+    if len(values) > _MOST_VALUES:
+        return _insert(database, values[:_MOST_VALUES]) + _insert(database, values[_MOST_VALUES:])
+    count = len(values) // _COLUMNS
+    size = _SIZE_FOR[count]
+    if size > count:
+        values = values + [None] * (_COLUMNS * (size - count))
+    return database.change(_INSERT[size], values)
+
+
+def _spills(write: Write) -> bool:
+    return any(len(row.body) > LARGEST_INLINE or _looks_like_pointer(row.body) for row in write.rows)
+
+
+def _spilled(row: Row, database: Database) -> Row:
+    """The row with a large body laid beside it. A body that looks like a pointer is laid aside too."""
+    if len(row.body) <= LARGEST_INLINE and not _looks_like_pointer(row.body):
+        return row
+    digest = sha256(row.body).hexdigest()
+    database.change(
+        "insert into payload (digest, body) values (?, cast(? as text)) on conflict do nothing", (digest, row.body)
+    )
+    return Row(row.seq, POINTER + digest.encode() + b'"}', row.hash, row.token)
+
+
+def _add_values(values: list[Value], write: Write) -> None:
+    """The values of its rows, one row after the other."""
+    run, token = write.lease.row, write.lease.token
+    for row in write.rows:
+        values += (run, row.seq, token, *parted(row.body), row.hash)
+
+
+def parted(body: bytes) -> tuple[bytes, int | None, int | None]:
+    """A body as it is stored: up to its two moments, and these. The whole body where joining would not give it back."""
+    end = body.rfind(_AT)
+    found = _MOMENTS.fullmatch(body, end) if end >= 0 else None
+    return (body, None, None) if found is None else (body[:end], int(found[1]), int(found[2]))
+
+
+def read_body(database: Database, body: bytes) -> bytes:
+    """The full body of a stored row. Only a body of `POINTER_SIZE` can be a pointer to another."""
+    if not _looks_like_pointer(body):
+        return body
+    digest = body[len(POINTER) : -2].decode()
+    found = database.rows("select cast(body as blob) from payload where digest = ?", (digest,))
+    if not found:
+        return body  # the chain does not hold then, and verify says where
+    ((full,),) = found
+    assert isinstance(full, bytes)
+    return full
+
+
+def lease_lost(write: Write) -> LeaseLost:
+    return LeaseLost(
+        f"run {write.lease.run}: lease {write.lease.token} was taken over by another owner",
+        known="nothing was written",
+        next_step=f"the new owner continues the run: {to_type('show', write.lease.run)}",
+    )
+
+
+def out_of_order(write: Write, expected: int) -> RecordRefused:
+    return RecordRefused(
+        f"{write.lease.run}: record {write.rows[0].seq} came where {expected} is next",
+        known="an earlier write of this run was refused, or two logs write to it",
+    )
+
+
+def _looks_like_pointer(body: bytes) -> bool:
+    return len(body) == POINTER_SIZE and body.startswith(POINTER)
+
+
+def _is_stored(write: Write, database: Database) -> bool:
+    last = write.rows[-1]
+    return database.rows("select token, hash from record where run = ? and seq = ?", (write.lease.row, last.seq)) == [
+        (write.lease.token, last.hash)
+    ]
+
+
+def _change_run(database: Database, write: Write, change: RunChange, wall_ms: int) -> None:
+    database.change(
+        # Giving the lease back fences it out as well: nothing may follow under the old token.
+        "update run set status = ?, reason = ?, due_ms = ?, waits = cast(? as text), updated_ms = ?,"
+        " owner = case when ? then null else owner end, token = token + ? where id = ? and token = ?",
+        (
+            change.status,
+            change.reason,
+            change.due_ms,
+            change.waits,
+            wall_ms,
+            change.release,
+            change.release,
+            write.lease.row,
+            write.lease.token,
+        ),
+    )

@@ -1,0 +1,282 @@
+"""The journal on SQLite: the port's methods, each a line or two over the parts below."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from beforehand.errors import JournalUnavailable
+from beforehand.journal.backend_rules import check_post
+from beforehand.journal.fork_safety import belongs_here
+from beforehand.journal.host import JournalClock
+from beforehand.journal.port import (
+    EVERY_BODY,
+    NO_USE,
+    AgentKey,
+    BodyFilter,
+    BudgetUse,
+    Busy,
+    FoundRecord,
+    Identity,
+    Instant,
+    LastFiring,
+    Lease,
+    LeaseGranted,
+    LedgerEntry,
+    LedgerNews,
+    LimitUse,
+    NewRun,
+    Permit,
+    PermitAnswer,
+    PermitRequest,
+    Post,
+    QueueState,
+    Row,
+    RunRow,
+    RunStatus,
+    RunWaits,
+    StatusFilter,
+    TakeRequest,
+    Trust,
+    Worker,
+    WorkerState,
+    Write,
+)
+from beforehand.journal.sqlite import anchor as anchor_file
+from beforehand.journal.sqlite import budgets, firings, ledger, permits, runs
+from beforehand.journal.sqlite.driver import Database, DatabaseFailure, sidecar, size_of
+from beforehand.journal.sqlite.failures import explain, inherited
+from beforehand.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
+from beforehand.journal.sqlite.journal_file import JournalFile
+from beforehand.journal.sqlite.opening import FileSettings, Mode, Parts
+from beforehand.journal.sqlite.queues import QueueTables, check_room
+from beforehand.journal.sqlite.runs import Query, RunTables
+from beforehand.model.heads import Head
+
+T = TypeVar("T")
+
+
+class SqliteJournal:
+    """A journal in one SQLite file, which any number of processes on one machine may share.
+
+    `mode` is "wal", "rollback" or "auto", which keeps the mode of an existing file and creates a new file in WAL mode.
+    `anchor` is the path of the anchor, by default beside the file. `namespace` is that of a new journal, by default a
+    generated one. `clock` replaces the machine's clock, for example in tests. `parts` are for tests and other drivers.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        mode: Mode = "auto",
+        anchor: str | os.PathLike[str] | None = None,
+        namespace: str | None = None,
+        allow_network_filesystem: bool = False,
+        clock: JournalClock | None = None,
+        parts: Parts | None = None,
+    ) -> None:
+        self.path = Path(path).absolute()
+        place = Path(anchor).absolute() if anchor else anchor_file.beside(self.path)
+        parts = parts or Parts()
+        if clock is not None:
+            here = replace(parts.here, boot=clock.boot, uptime_ms=clock.uptime_ms, wall_ms=clock.wall_ms)
+            parts = replace(parts, here=here)
+        settings = FileSettings(self.path, place, mode, allow_network_filesystem, namespace, parts)
+        self._here = parts.here
+        self._behind = parts.behind
+        self._store = JournalFile(settings)
+        self._committer = Committer(self._store, CommitPace(parts.commits))
+        self._roll = RunTables(parts.here, lambda: self._store.identity.incarnation)
+        self._slots = QueueTables(self._roll)
+        self._group: GroupCommit | None = None
+        self._inherited = False
+
+    async def open(self) -> Identity:
+        if self._inherited:
+            raise inherited(self.path)
+        if self._group is not None:
+            return self._store.identity
+        identity = await asyncio.to_thread(self._store.open)
+        self._group = GroupCommit(self._committer, self._behind)
+        belongs_here(self)
+        return identity
+
+    async def close(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            await group.stop()
+            await asyncio.to_thread(self._store.close)
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        await self._running.settle_queue()
+        return await asyncio.to_thread(self._confirm, trust, by)
+
+    def now(self) -> Instant:
+        return Instant(self._here.boot, self._here.uptime_ms())
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        await self._running.run(lambda database: self._roll.beat(database, worker, lease_ms))
+
+    async def fate(self, worker: str) -> WorkerState:
+        return self._read(lambda database: self._roll.fate(database, worker))
+
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
+        def work(database: Database) -> LeaseGranted | Busy | None:
+            firing = None if new is None else new.firing
+            if firing is not None and not firings.may_fire(database, firing, self._here.wall_ms()):
+                return None
+            row = runs.find(database, run)
+            if row is None and new is not None and new.place is not None:
+                check_room(database, new.place)
+            claimed = self._roll.claim(database, row or run, worker, new)
+            if firing is not None:
+                firings.store_firing(database, firing, run)
+            return claimed
+
+        return await self._running.run(work)
+
+    async def append(self, write: Write) -> None:
+        group = self._group
+        if group is None:
+            raise self._not_open()
+        waiting = group.append(write)
+        if waiting is None:
+            return
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            group.left(write, waiting)
+            raise
+
+    def ride(self, write: Write) -> None:
+        self._running.ride(write)
+
+    async def flush(self, lease: Lease) -> None:
+        await self._running.flush(lease)
+
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
+        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest, only=only))
+
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        return self._read(lambda database: runs.search(database, text, numbers, limit))
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: StatusFilter | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+        newest: bool = False,
+    ) -> list[RunRow]:
+        query = Query(run, status, wakeable, limit, after, newest)
+        return self._read(lambda database: self._roll.list(database, query))
+
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        return self._read(lambda database: self._roll.due(database, agents, limit, skip))
+
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
+        if not self._read(lambda database: self._slots.wants(database, request)):
+            return []
+        return await self._running.run(lambda database: self._slots.take(database, request))
+
+    async def queues(self) -> list[QueueState]:
+        return self._read(self._slots.states)
+
+    async def permit(self, request: PermitRequest) -> PermitAnswer:
+        return await self._running.run(lambda database: permits.grant(database, self._roll, request, self.now()))
+
+    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
+        await self._running.run(lambda database: permits.release(database, permit, used, self.now()))
+
+    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
+        await self._running.run(lambda database: permits.slow(database, limits, wait_ms, self.now()))
+
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
+        return self._read(lambda database: permits.use(database, self._roll, pause_bound_ms))
+
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
+        return self._read(lambda database: firings.last_firing(database, schedule, until_ms))
+
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        return self._read(lambda database: budgets.uses(database, periods))
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        return self._read(runs.counts)
+
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
+        return self._read(lambda database: runs.waiting(database, status))
+
+    async def post(self, post: Post) -> LedgerEntry:
+        check_post(post)
+        return await self._running.run(lambda database: ledger.put(database, post, self._here.wall_ms()))
+
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
+        for post in posts:
+            check_post(post)
+        return await self._running.run(lambda database: ledger.put_all(database, posts, self._here.wall_ms()))
+
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
+        return self._read(lambda database: ledger.entries(database, stream, after))
+
+    async def news(self, after: int | None) -> LedgerNews:
+        return self._read(lambda database: ledger.news(database, after))
+
+    def mark(self) -> object | None:
+        mutex = self._committer.mutex
+        if self._group is None or not mutex.acquire(blocking=False):
+            return None
+        try:
+            return self._store.mark()
+        finally:
+            mutex.release()
+
+    async def head(self) -> Head:
+        return self._read(lambda _: self._store.head())
+
+    async def hint(self, name: str) -> bytes | None:
+        return self._read(lambda database: ledger.hint(database, name))
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        return await self._running.run(lambda database: ledger.put_hint(database, name, body, previous))
+
+    def size(self) -> int | None:
+        return size_of(self.path)
+
+    def sidecar(self, suffix: str) -> Path:
+        return sidecar(self.path, suffix)
+
+    def disown(self) -> None:
+        """In a forked child: every use raises. The thread behind it and its loop are the parent's."""
+        self._inherited, self._group = True, None
+        self._store.disown()
+
+    @property
+    def _running(self) -> GroupCommit:
+        if self._group is None:
+            raise self._not_open()
+        return self._group
+
+    def _read(self, query: Callable[[Database], T]) -> T:
+        """Read on the calling thread: reading never waits for writers."""
+        try:
+            return query(self._store.reader)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
+
+    def _confirm(self, trust: Trust, by: str) -> Identity:
+        with self._committer.mutex:
+            return self._store.confirm(trust, by)
+
+    def _not_open(self) -> JournalUnavailable:
+        if self._inherited:
+            return inherited(self.path)
+        return JournalUnavailable(f"{self.path} is not open", next_step="open the journal first")

@@ -1,0 +1,335 @@
+"""Reading a journal file, without an event loop and without a thread: nothing here waits for a commit.
+
+A file that can be written is opened as by a worker, which brings it up to date and heals what a crash left. One that
+cannot be written is taken as it is (see `driver.View`); the identity's notices say so.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import msgspec
+
+from beforehand.errors import JournalError, JournalUnavailable
+from beforehand.journal.port import (
+    EVERY_BODY,
+    NO_USE,
+    AgentKey,
+    BodyFilter,
+    BudgetUse,
+    Busy,
+    FoundRecord,
+    Identity,
+    Instant,
+    KnownHead,
+    LastFiring,
+    Lease,
+    LeaseGranted,
+    LedgerEntry,
+    LedgerNews,
+    LimitUse,
+    LogCheck,
+    NewRun,
+    Permit,
+    PermitAnswer,
+    PermitRequest,
+    Post,
+    QueueState,
+    Row,
+    RunRow,
+    RunStatus,
+    RunWaits,
+    StatusFilter,
+    Storage,
+    TakeRequest,
+    Trust,
+    Worker,
+    WorkerState,
+    Write,
+)
+from beforehand.journal.sqlite import anchor, heads, ledger, opening, runs, schema
+from beforehand.journal.sqlite.driver import (
+    Database,
+    DatabaseFailure,
+    Library,
+    StandardDatabase,
+    View,
+    is_unwritable,
+    sidecar,
+    size_of,
+    view_of,
+)
+from beforehand.journal.sqlite.failures import explain
+from beforehand.journal.sqlite.journal_file import JournalFile
+from beforehand.journal.sqlite.log_check import check_log
+from beforehand.journal.sqlite.runs import Query, RunTables
+from beforehand.model.heads import Head, first_head
+
+T = TypeVar("T")
+
+
+class SqliteReader:
+    """A journal that is only read. Every method that writes raises `JournalUnavailable`.
+
+    `untouched` takes a file as it is even if it could be written; one that cannot be is `untouched` once it is open.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, untouched: bool = False, connect: Library = StandardDatabase
+    ) -> None:
+        self.path = Path(path).absolute()
+        self.untouched = untouched
+        self._connect = connect
+        self._settings = opening.FileSettings(self.path, anchor.beside(self.path), parts=opening.Parts(connect=connect))
+        self._here = self._settings.parts.here
+        self._roll = RunTables(self._here, lambda: self._identity.incarnation)
+        self._store = JournalFile(self._settings)
+        self._identity = Identity("", b"", "")
+        self._database: Database | None = None
+        self._why_untouched = f"{self.path.name} or its directory cannot be written"
+
+    async def open(self) -> Identity:
+        """Open it as far as it can be read. Raises `JournalError`."""
+        if not self.untouched:
+            try:
+                self._identity = self._store.open()
+                self._database = self._store.reader
+            except JournalUnavailable as error:
+                if _lacks_room(error):
+                    self._why_untouched = "the disk is full (make room)"
+                elif not is_unwritable(self.path):
+                    raise
+                self.untouched = True
+        if self.untouched:
+            self._identity = self._take_as_it_is()
+        return self._identity
+
+    async def close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None and self.untouched:
+            database.close()
+        self._store.close()
+
+    def _take_as_it_is(self) -> Identity:
+        opening.check_place(self._settings)
+        try:
+            view = view_of(self.path, self._connect)
+            self._database = view.database
+            return self._identify(view)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
+
+    def _identify(self, view: View) -> Identity:
+        schema.check_is_journal(view.database, self.path)
+        ((found,),) = view.database.rows("pragma user_version")
+        assert isinstance(found, int)
+        newest = self._settings.parts.migrations[-1].version
+        if found != newest:
+            raise JournalError(
+                f"{self.path} has schema version {found}; this release reads {newest}",
+                known="it cannot be brought up to date, as it cannot be written",
+                next_step="use the release that wrote the file, or a copy that can be written",
+            )
+        identity = opening.read_identity(view.database, self._settings, _notices(self._why_untouched, view))
+        if not view.stale or identity.trust != "distrustful":
+            return identity
+        return msgspec.structs.replace(identity, reason=f"{identity.reason} (or its end is in the log, unread)")
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def now(self) -> Instant:
+        return Instant(self._here.boot, self._here.uptime_ms())
+
+    async def fate(self, worker: str) -> WorkerState:
+        return self._read(lambda database: self._roll.fate(database, worker))
+
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
+        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest, only=only))
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: StatusFilter | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+        newest: bool = False,
+    ) -> list[RunRow]:
+        query = Query(run, status, wakeable, limit, after, newest)
+        return self._read(lambda database: self._roll.list(database, query))
+
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        return self._read(lambda database: self._roll.due(database, agents, limit, skip))
+
+    async def queues(self) -> list[QueueState]:
+        from beforehand.journal.sqlite.queues import QueueTables  # noqa: PLC0415 - one command needs it
+
+        return self._read(QueueTables(self._roll).states)
+
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
+        if not self._read(lambda database: database.rows("select 1 from pace limit 1")):
+            return []  # `beforehand why` asks each time
+        from beforehand.journal.sqlite.permits import use  # noqa: PLC0415 - as above
+
+        return self._read(lambda database: use(database, self._roll, pause_bound_ms))
+
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
+        from beforehand.journal.sqlite.firings import last_firing  # noqa: PLC0415 - as above
+
+        return self._read(lambda database: last_firing(database, schedule, until_ms))
+
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        from beforehand.journal.sqlite.budgets import uses  # noqa: PLC0415 - as above
+
+        return self._read(lambda database: uses(database, periods))
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        return self._read(runs.counts)
+
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
+        return self._read(lambda database: runs.waiting(database, status))
+
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
+        return self._read(lambda database: ledger.entries(database, stream, after))
+
+    def mark(self) -> None:
+        return None
+
+    async def news(self, after: int | None) -> LedgerNews:
+        return self._read(lambda database: ledger.news(database, after))
+
+    async def head(self) -> Head:
+        if not self.untouched:
+            return self._read(lambda _: self._store.head())
+        kept = anchor.load(self._settings.anchor)
+        if kept is not None and self._identity.trust != "distrustful":
+            return self._read(lambda database: heads.follow(database, kept.head))
+        start = first_head(self._identity.namespace, self._identity.secret)
+        return self._read(lambda database: heads.whole(database, start))
+
+    async def hint(self, name: str) -> bytes | None:
+        return self._read(lambda database: ledger.hint(database, name))
+
+    # --- for operators ----------------------------------------------------------------------------------
+
+    async def storage(self) -> Storage:
+        ((mode,),) = self._read(lambda database: database.rows("pragma journal_mode"))
+        ((version,),) = self._read(lambda database: database.rows("select sqlite_version()"))
+        details = {"mode": str(mode), "sqlite": str(version)}
+        size = self.path.stat().st_size  # never opened: see `driver.OpenFile`
+        return Storage(str(self.path), f"SQLite {version!s}, {mode!s} mode", size, details)
+
+    async def check(self, known: Sequence[KnownHead]) -> LogCheck:
+        try:
+            view = view_of(self.path, self._connect)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
+        return check_log(view, self.path, self._identity, known)
+
+    async def ledger(self) -> AsyncIterator[LedgerEntry]:
+        entries = self._page(0)
+        while entries:
+            for entry in entries:
+                yield entry
+            entries = self._page(entries[-1].id)
+
+    async def next_stream(self, after: str) -> str:
+        return self._read(lambda database: ledger.next_stream(database, after))
+
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        return self._read(lambda database: runs.search(database, text, numbers, limit))
+
+    async def hints(self, prefix: str) -> dict[str, bytes]:
+        return self._read(lambda database: ledger.hints_below(database, prefix))
+
+    def size(self) -> int | None:
+        return size_of(self.path)
+
+    def sidecar(self, suffix: str) -> Path:
+        return sidecar(self.path, suffix)
+
+    def _page(self, after: int) -> list[LedgerEntry]:
+        return self._read(lambda database: ledger.page(database, after))
+
+    def _read(self, query: Callable[[Database], T]) -> T:
+        if self._database is None:
+            raise JournalUnavailable(f"{self.path} is not open", next_step="open the journal first")
+        try:
+            return query(self._database)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
+
+    # --- not supported -----------------------------------------------------------------------------------
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        self._refuse("confirm", trust, by)
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        self._refuse("beat", worker, lease_ms)
+
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
+        self._refuse("claim", run, worker, new)
+
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
+        self._refuse("take", request)
+
+    async def permit(self, request: PermitRequest) -> PermitAnswer:
+        self._refuse("permit", request)
+
+    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
+        self._refuse("release", permit, used)
+
+    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
+        self._refuse("slow", limits, wait_ms)
+
+    async def append(self, write: Write) -> None:
+        self._refuse("append", write)
+
+    def ride(self, write: Write) -> None:
+        self._refuse("ride", write)
+
+    async def flush(self, lease: Lease) -> None:
+        self._refuse("flush", lease)
+
+    async def post(self, post: Post) -> LedgerEntry:
+        self._refuse("post", post)
+
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
+        self._refuse("post_all", posts)
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        self._refuse("put_hint", name, body, previous)
+
+    def _refuse(self, *asked: object) -> NoReturn:
+        raise JournalUnavailable(
+            f"{self.path} is open for reading only",
+            known=f"not done: {asked[0]}",
+            next_step="check the permissions of the file and its directory, and the mount",
+        )
+
+
+def _lacks_room(error: BaseException | None) -> bool:
+    """True if an operation failed since the disk, or this user's quota, is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return True
+        if isinstance(error, DatabaseFailure) and error.kind == "full":
+            return True
+        error = error.__cause__
+    return False
+
+
+def _notices(why: str, view: View) -> tuple[str, ...]:
+    notice = f"{why}: the journal is open for reading only"
+    if view.stale:
+        return (f"{notice}, and without its log: what was written last may be missing",)
+    if view.alone:
+        return (f"{notice}; if a process elsewhere writes to it now, look again",)
+    return (notice,)

@@ -1,0 +1,129 @@
+"""Creating and migrating a journal file.
+
+Migrations only go forward. Each is a file of SQL whose checksum is stored with it, so that a schema
+which was changed by hand or by a different release is noticed; all that are pending are applied in
+one transaction when a journal is opened.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from pkgutil import get_data
+
+import msgspec
+
+from beforehand import former_name
+from beforehand.errors import JournalError
+from beforehand.journal.sqlite.driver import Database
+
+APPLICATION_ID = 0x42464844  # "BFHD": lets `file` and us tell a journal from any other database
+
+_HISTORY = (
+    "create table if not exists migration"
+    " (version integer primary key, name text not null, checksum text not null, applied_ms integer not null)"
+)
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the schema. The checksum covers every byte, comments included."""
+
+    version: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        return sha256(self.sql.encode()).hexdigest()
+
+
+def shipped() -> tuple[Migration, ...]:
+    """The migrations of this release, oldest first."""
+    sql = get_data("beforehand.journal.sqlite", "sqlite.sql")  # importlib.resources is slow to import
+    assert sql is not None
+    return (Migration(1, "sqlite.sql", sql.decode()),)
+
+
+def is_blank(database: Database) -> bool:
+    """True if the file holds nothing yet: new, or left by a crash before its first commit."""
+    return not database.rows("select 1 from sqlite_master limit 1")
+
+
+def check_is_journal(database: Database, path: Path) -> None:
+    """Raise `JournalError` for a database that belongs to something else."""
+    ((found,),) = database.rows("pragma application_id")
+    assert isinstance(found, int)
+    former_name.check_journal(found, path)
+    if found != APPLICATION_ID:
+        raise JournalError(
+            f"{path} is a SQLite database, but not a Beforehand journal",
+            next_step="name another file; nothing was changed in this one",
+        )
+
+
+def migrate(
+    database: Database, path: Path, wall_ms: int, migrations: Sequence[Migration], then: Callable[[], None]
+) -> None:
+    """Bring the schema up to date in one transaction, which `then` joins. Nothing pending: only checks.
+
+    Raises `JournalError` for a schema newer than this release, or one whose history differs.
+    """
+    ((found,),) = database.rows("pragma user_version")
+    assert isinstance(found, int)
+    newest = migrations[-1].version
+    if found > newest:
+        raise JournalError(
+            f"{path} has schema version {found}; this release knows {newest}",
+            next_step="upgrade Beforehand here, or use the release that wrote the file",
+        )
+    if found:
+        _check_history(database, path, [step for step in migrations if step.version <= found])
+    pending = [step for step in migrations if step.version > found]
+    if not pending:
+        return
+    database.rows("begin immediate")
+    if not found:
+        database.rows(f"pragma application_id = {APPLICATION_ID}")
+    database.rows(_HISTORY)
+    for step in pending:
+        for statement in statements(step.sql):
+            database.rows(statement)
+        database.change(
+            "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
+            (step.version, step.name, step.checksum, wall_ms),
+        )
+    database.rows(f"pragma user_version = {newest}")
+    then()
+    database.rows("commit")
+
+
+def statements(sql: str) -> list[str]:
+    """The statements of a script, cut where SQLite says that one is complete."""
+    found: list[str] = []
+    current = ""
+    for line in sql.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            found.append(current)
+            current = ""
+    if any(line.strip() and not line.strip().startswith("--") for line in current.splitlines()):
+        found.append(current)
+    return found
+
+
+def _check_history(database: Database, path: Path, known: Sequence[Migration]) -> None:
+    rows = database.rows("select version, checksum from migration")
+    applied = {row[0]: row[1] for row in rows}
+    for step in known:
+        if step.version not in applied:
+            raise JournalError(
+                f"{path} is damaged: its list of migrations lacks {step.version} ({step.name})",
+                next_step="keep a copy of the file as it is, and restore a backup",
+            )
+        if applied.get(step.version) != step.checksum:
+            raise JournalError(
+                f"{path}: migration {step.version} ({step.name}) is not the one that this release ships",
+                next_step="use the release that wrote the file, or restore the file from a backup",
+            )

@@ -1,0 +1,209 @@
+"""The waits of a suspended run that people can end, and the commands that end them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+import msgspec
+
+from beforehand.model.shell import NAME, named, to_type
+
+if TYPE_CHECKING:
+    from beforehand.model.operation import OperationState
+    from beforehand.model.run_history import RunHistory
+
+Then = Literal["", "refuse", "escalate", "hold", "default", "timeout"]
+"""The action at a deadline: see `after_deadline`."""
+Item = Literal["approval", "question", "review", "handoff", "unreadable"]
+PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
+                                 "handoff": "handoff", "halted": "handoff", "unreadable": "unreadable"}  # fmt: skip
+"""The kinds of wait that a person ends, and what each is called in the inbox."""
+DISPUTED: Final = "contradicted"
+"""The kind of wait of a final outcome that was contradicted."""
+AMENDABLE: Final = "contradicted, amendable"
+"""The same, where its tool declares a compensation."""
+BRIEF: Final = 12
+SHOWN: Final = 300
+"""How many characters of the arguments a question shows."""
+HALT: Final = "halted"
+"""The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
+
+CHILD: Final = "child"
+"""The kind of wait of a run that joins a child; the end of the child ends it."""
+SHARED_BUDGET: Final = "shared_budget"
+"""The kind of wait of a model call that a spent budget keeps from beginning; it ends by itself."""
+UNREADABLE: Final = "unreadable"
+"""The kind of wait of a run that stopped because something that it needs cannot be read. It has no step."""
+
+
+_AFTER: Final[dict[Then, str]] = {
+    "": "it waits for as long as the run has",
+    "refuse": "it is refused, and nothing is sent",
+    "escalate": "others are asked",
+    "hold": "it goes on waiting, first in the list",
+    "default": "its default is the answer",
+    "timeout": "the agent gets a TimeoutError",
+}
+
+
+def after_deadline(then: Then) -> str:
+    """The consequence of a missed deadline, in words."""
+    return _AFTER[then]
+
+
+def then_of(default: object) -> Then:
+    """The action at the deadline of a question with this default."""
+    return "timeout" if default is None else "default"
+
+
+def is_whole(arguments: bytes) -> bool:
+    """True if a question shows these arguments whole. Where it does not, no command beside it approves them."""
+    return len(arguments.decode("utf-8", "replace")) <= SHOWN
+
+
+def call_text(tool: str, arguments: bytes) -> str:
+    """A call as a question shows it; what is left out is counted."""
+    text = arguments.decode("utf-8", "replace")
+    if len(text) <= SHOWN:
+        return f"{tool} {text}"
+    return f"{tool} {text[:SHOWN]}… ({len(text) - SHOWN:,} more characters)"
+
+
+def brief(digest: str) -> str:
+    """The part of a digest that commands carry: long enough that no other question has the same one."""
+    return digest[:BRIEF]
+
+
+def needs_result(history: RunHistory, operation: OperationState) -> bool:
+    """True if `--happened` has to bring what the call returned: code waits for it, and its tool never returns null."""
+    stored = history.contracts.get(operation.contract)
+    if operation.intent.completes or stored is None:
+        return False
+    from beforehand.model.contract import Contract  # noqa: PLC0415 - a list is read without contracts
+
+    return not msgspec.json.decode(stored.clauses, type=Contract).may_be_null
+
+
+def answers_with(
+    run: str, kind: str, step: str, *, sent: bool = True, shown: str = "", result: bool = False
+) -> tuple[str, ...]:
+    """The commands that answer this wait of a run, where a person can. `sent`: something may have been sent already.
+
+    `shown` is the digest of what an approval asks: the command carries it, so that it answers nothing else. `result`:
+    see `needs_result`.
+    """
+    name, by = f"{run}/{step}".rstrip("/"), ("--by", NAME)
+    match kind:
+        case "approval":
+            what = ("--shown", brief(shown), *by)
+            yes_or_no = to_type("answer", name, "yes", *what), to_type("answer", name, "no", *what)
+            return yes_or_no if shown else (to_type("inbox", "--item", name),)
+        case "question":
+            return (to_type("answer", name, "VALUE", *by),)
+        case "handoff":
+            return to_type("answer", name, "VALUE", *by), to_type("take-over", name, *by)
+        case "halted":
+            return to_type("resume", run), to_type("take-over", run, *by), to_type("cancel", run)
+        case "unreadable":
+            return to_type("verify"), to_type("doctor"), to_type("resume", run)
+        case "person" if step.endswith("/"):
+            return to_type("transaction", name, "--retry"), to_type("transaction", name, "--accept")
+        case "person" | "contradicted" | "contradicted, amendable":
+            options = _statements(kind, sent=sent, result=result)
+            return tuple(to_type("resolve", name, *option, "--evidence", "TEXT", *by) for option in options)
+        case _:
+            return ()
+
+
+def brings(run: str, kind: str, key: str, event: str) -> tuple[str, ...]:
+    """The command that brings an awaited answer under its key, or an event of that name and key; none for others."""
+    if kind == "event":
+        names, options = named(run, event), ("--key", key) if key else ()
+        return (to_type("signal", *options, *names) if names[0] == "--" else to_type("signal", *names, *options),)
+    return (to_type("deliver", *named(key)),) if kind == "answer" and key else ()
+
+
+def _statements(kind: str, *, sent: bool, result: bool) -> list[tuple[str, ...]]:
+    """The options with which a person says what happened. `result`: they have to bring what the call returned."""
+    again = ("--did-not-happen", "--retry")
+    if kind == "person" and not sent:
+        return [again, ("--did-not-happen", "--give-up")]
+    happened = ("--happened", "--result", "JSON") if result and kind == "person" else ("--happened",)
+    more = again if kind == "person" else ("--compensate",)
+    return [happened, ("--did-not-happen",), *([] if kind == DISPUTED else [more])]
+
+
+def question_of(operation: OperationState, rule: str = "") -> str:
+    """The question to a person: the title of the call, why it waits, and what the last call answered."""
+    title, why = operation.intent.title, _why_asked(operation, rule)
+    return f"{title}: {why}" if title else why
+
+
+def _why_asked(operation: OperationState, rule: str) -> str:
+    reason = operation.reason or rule
+    if operation.wants_approval and operation.approval.people_needed > 1:
+        approved = f", {', '.join(operation.approval.approvers)} said yes" if operation.approval.approvers else ""
+        return f"{reason} ({operation.approval.people_needed} people{approved})"
+    end = operation.attempts[-1].end if operation.attempts else None
+    return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
+
+
+class ListedWait(msgspec.Struct, frozen=True, gc=False):
+    """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
+
+    A question to a person has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
+    is the digest of what an approval asks. `unsent`: nothing was sent yet. `result`: see `needs_result`.
+    """
+
+    kind: str
+    step: str = ""
+    asks: str = ""
+    due: int | None = None
+    at: int = 0
+    queue: str = ""
+    tool: str = ""
+    then: Then = ""
+    shown: str = ""
+    unsent: bool = False
+    result: bool = False
+    budget: str = ""  # the shared budget that is spent
+
+
+class HasKind(Protocol):
+    """A wait, live or listed."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the wait."""
+        ...
+
+
+_WAITS: Final = msgspec.json.Decoder(list[ListedWait])
+
+
+def decode_waits(waits: bytes) -> list[ListedWait]:
+    """The waits of a run, from its row of the listing."""
+    return _WAITS.decode(waits)
+
+
+def is_child_wait(waits: Collection[HasKind]) -> bool:
+    """True if a run with these waits waits for children, and for nothing else."""
+    return bool(waits) and all(wait.kind == CHILD for wait in waits)
+
+
+def waits_left(waits: bytes, history: RunHistory, answered: str = "") -> bytes:
+    """The waits that are still open once commands were applied; `answered` is a step with its answer."""
+    left = (_left(wait, history, answered) for wait in decode_waits(waits))
+    return msgspec.json.encode([wait for wait in left if wait is not None])
+
+
+def _left(wait: ListedWait, history: RunHistory, answered: str) -> ListedWait | None:
+    operation = history.operations.get(wait.step)
+    if wait.kind == HALT or wait.step == answered or (wait.kind in PEOPLE and history.lifecycle.cancelled is not None):
+        return None
+    if wait.kind not in PEOPLE or operation is None:
+        return wait
+    if operation.phase not in {"gated", "unknown"}:
+        return None
+    return msgspec.structs.replace(wait, asks=f"{history.run}/{wait.step}: {question_of(operation)}")

@@ -1,0 +1,151 @@
+"""Typed answers: the words that fit an item, and what each means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from beforehand.control.undo import contract_of
+from beforehand.errors import UsageError
+from beforehand.model.alike import nearest
+from beforehand.model.operation import OperationState
+from beforehand.model.records import NOTHING, QuestionAsked, Raw
+from beforehand.model.shell import to_type
+from beforehand.model.transaction import TransactionState, around
+from beforehand.people import answers as a
+from beforehand.people.loaded_item import LoadedItem
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A word, with what may go with it: a reason, how long a yes holds, the evidence, and the result of the call."""
+
+    word: str
+    why: str = ""
+    hours: float = a.HOURS
+    evidence: str = ""
+    result: Raw = NOTHING
+
+
+Words: TypeAlias = Mapping[str, Callable[[Typed], a.Answer]]
+"""Each word, with its meaning."""
+
+TAKE_OVER: Final = "take-over"
+
+_APPROVAL: Final[Words] = {
+    "yes": lambda typed: a.Approve(typed.why, typed.hours),
+    "no": lambda typed: a.Decline(typed.why),
+}
+_REVIEW: Final[Words] = {
+    "happened": lambda typed: a.HappenedAnswer(typed.evidence, typed.result),
+    "did-not-happen": lambda typed: a.DidNotHappenAnswer("give_up", typed.evidence),
+    "retry": lambda typed: a.DidNotHappenAnswer("retry", typed.evidence),
+    "give-up": lambda typed: a.DidNotHappenAnswer("give_up", typed.evidence),
+    "same-key": lambda typed: a.RetrySameKey(typed.evidence),
+    "compensate": lambda typed: a.CompensateAnswer(typed.evidence, typed.result),
+    "abandon": lambda typed: a.Abandon(typed.why),
+}
+_TRANSACTION: Final[Words] = {
+    "accept": lambda typed: a.Abandon(typed.why),
+    "retry": lambda typed: a.DidNotHappenAnswer("retry", typed.why),
+    "compensate": lambda typed: a.CompensateAnswer(typed.why),
+}
+_HALTED: Final[Words] = {
+    "resume": lambda typed: a.Resume(typed.why),
+    TAKE_OVER: lambda typed: a.TakeOver(typed.why),
+    "cancel": lambda typed: a.Abandon(typed.why),
+}
+_ALSO: Final = {"true": "yes", "false": "no"}
+
+
+def words_that_fit(now: LoadedItem) -> tuple[str, ...]:
+    """The words that answer this item now, in the order of the help; none where it is answered."""
+    if not now.open:
+        return ()
+    if isinstance(now.subject, QuestionAsked):
+        values = tuple(map(str, now.subject.question.choices)) or ("VALUE",)
+        return (*values, TAKE_OVER) if _may_take_over(now.subject) else values
+    left_out = _left_out(now)
+    return tuple(word for word in _words(now) if word not in left_out)
+
+
+def review_answer(typed: Typed) -> a.Answer:
+    """The answer that a word about an operation means."""
+    return _REVIEW[typed.word](typed)
+
+
+def answer_from_words(now: LoadedItem, typed: Typed) -> a.Answer:
+    """The answer that was typed. Raises `UsageError` with the words that fit where this one does not."""
+    if isinstance(now.subject, QuestionAsked):
+        if typed.word == TAKE_OVER and _may_take_over(now.subject):
+            return a.TakeOver(typed.why)
+        return a.ReplyAnswer(now.subject.question.read(typed.word))
+    word = _normalized(typed.word)
+    word = _ALSO.get(word, word) if now.kind == "approval" else word
+    make = _words(now).get(word)
+    if make is None:
+        raise _refused(now, typed.word, words_that_fit(now))
+    if typed.result != NOTHING and word not in {"happened", "compensate"}:
+        raise UsageError("--result is what a call returned", next_step="it goes with: happened, compensate")
+    return make(msgspec.structs.replace(typed, word=word))
+
+
+def says_yes(typed: str) -> bool:
+    """True if a word approves, where the item is an approval."""
+    return _normalized(typed) in {"yes", "true"}
+
+
+def _normalized(typed: str) -> str:
+    return typed.strip().lower().replace("_", "-")
+
+
+def _words(now: LoadedItem) -> Words:
+    if a.is_stopped_run(now.kind, now.item):
+        return _HALTED
+    match now.kind:
+        case "approval":
+            return _APPROVAL
+        case "review":
+            return _TRANSACTION if isinstance(now.subject, TransactionState) else _REVIEW
+        case _:
+            return {}
+
+
+def _may_take_over(asked: QuestionAsked) -> bool:
+    """True if the word takes the run over. It does not where the question offers that word as a choice."""
+    return asked.handoff is not None and TAKE_OVER not in asked.question.choices
+
+
+def _left_out(now: LoadedItem) -> set[str]:
+    """The words for such an item that do not fit this one."""
+    if now.contradicted:
+        kept = {"happened", "did-not-happen"}
+        amendable = isinstance(now.subject, OperationState) and contract_of(now.history, now.subject).compensates
+        return _REVIEW.keys() - kept - ({"compensate"} if amendable else set[str]())
+    if isinstance(now.subject, TransactionState):
+        return {"compensate"} if now.subject.backward else set()
+    if now.kind != "review" or not isinstance(now.subject, OperationState):
+        return set()
+    operation, found = now.subject, set[str]()
+    if not operation.may_have_been_sent:
+        found |= {"happened", "compensate"}
+    if contract_of(now.history, operation).key is None or operation.key_unread:
+        found.add("same-key")
+    if all(one.over for one in around(operation.step, now.history.boundaries.by_name)):
+        found.add("compensate")
+    if operation.intent.completes:
+        found |= {"retry", "same-key"}
+    return found
+
+
+def _refused(now: LoadedItem, typed: str, words: tuple[str, ...]) -> UsageError:
+    """The error for a word that does not fit: the words that do, and a suggestion where one is spelled alike."""
+    if not words:
+        return UsageError(f"{now.item} takes no answer now", next_step=to_type("show", now.run))
+    near = nearest(typed.lower(), words)
+    meant = f": did you mean {near}?" if near else ""
+    return UsageError(
+        f"{typed!r} does not answer {now.item}{meant}", known=f"it takes: {', '.join(words)}",
+        next_step=to_type("inbox", "--item", now.item),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Plans as data: checking, dependencies on facts, and execution. The public names are in `beforehand.plans`."""

@@ -1,0 +1,145 @@
+"""The dependencies of a running plan: which steps relied on which facts, and what corrections did to them.
+
+Another branch may correct facts at any moment. Each step's check of its facts is journaled where it was
+made, so that a replay drops the same steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+
+from beforehand.agent.conditions import inputs_used
+from beforehand.agent.run_context import RunContext
+from beforehand.errors import UsageError
+from beforehand.model.errors import Shaken
+from beforehand.model.facts import Known
+from beforehand.model.plan import DEPENDENCIES, Plan, PlanStep, facts_named
+from beforehand.model.values import json_form
+
+NamedFacts: TypeAlias = Mapping[str, Any] | tuple[str, ...]
+"""Facts, or facts with the values that the plan's author was shown."""
+
+
+APPROVE: Final = "approve"
+"""The prefix of questions that approve a plan or a step of it."""
+
+
+class PlanDependencies:
+    """The dependencies of one plan. Its steps are known by their place in the run: `trip/seat`."""
+
+    def __init__(self, known: Known, plan: Plan, given: Any, relies_on: NamedFacts) -> None:
+        self._known = known
+        facts = known.values()
+        inputs = {name: value for name, value in _as_mapping(given).items() if name in facts}
+        self.facts: dict[str, Any] = {**facts, **inputs, **_as_mapping(relies_on)}
+        everywhere = {*relies_on}
+        if missing := sorted(everywhere - self.facts.keys()):
+            raise UsageError(f"the plan {plan.name} relies on what is not known: {', '.join(missing)}")
+        self._relies = _reliance(plan, everywhere, frozenset(inputs))
+        named = {name for step in plan.steps for call in step.calls for name in facts_named(call.arguments)}
+        self._named = {name: self.facts.get(name) for name in sorted(named)}
+        self._plan = plan
+        self._path = ""
+        self._over: set[str] = set()
+
+    @property
+    def digest(self) -> str:
+        """The digest that an approval is bound to: of the plan, and of the current facts that its arguments name."""
+        if not self._named:
+            return self._plan.digest
+        text = msgspec.json.encode([self._plan, self._named], order="deterministic", enc_hook=json_form)
+        return hashlib.sha256(text).hexdigest()[:16]
+
+    @property
+    def shown_digest(self) -> str:
+        """That digest as shown to a reviewer, with those facts."""
+        facts = "".join(
+            f", {name} = {msgspec.json.encode(value, enc_hook=json_form).decode()}"
+            for name, value in self._named.items()
+        )
+        return self.digest + facts
+
+    def begin(self, path: str) -> None:
+        """Record that the plan begins, with its steps below `path`."""
+        self._path = path
+        for step, names in self._relies.items():
+            self._known.plan(path + step, names, self.facts)
+
+    def end(self) -> None:
+        """Record that the plan has ended."""
+        self._known.over(self._path + step for step in self._relies)
+
+    def sending(self, step: str) -> None:
+        """Record that a call of this step is about to be made."""
+        if step in self._relies:
+            self._known.begin(self._path + step)
+
+    def sent(self, step: str, *, done: bool, effect: bool) -> None:
+        """Record that the call has ended. `done`: the step needs no other. `effect`: it may have changed something."""
+        if done or effect:
+            self._over.add(step)
+        if step in self._relies:
+            self._known.end(self._path + step, effect=effect)
+
+    def kept(self, held: Iterable[str]) -> None:
+        """Record that the plan has completed: the effects that it held will be sent."""
+        for step in held:
+            self.sent(step, done=True, effect=True)
+
+    async def wrong(self, context: RunContext, step: str) -> tuple[str, ...]:
+        """The facts that this step relies on and that have since been corrected."""
+        if step not in self._relies:
+            return ()
+        found = await context.value(DEPENDENCIES, lambda: _listed(self._wrong(step)))
+        return tuple(found["corrected"])
+
+    async def shaken(self, context: RunContext) -> Shaken | None:
+        """The result of corrections for the plan as a whole; None if they changed nothing."""
+        if not self._relies:
+            return None
+        found = await context.value(DEPENDENCIES, self._all)
+        facts, dropped, executed = (tuple(found[name]) for name in ("corrected", "dropped", "executed"))
+        return Shaken(facts, dropped, executed) if facts else None
+
+    def _wrong(self, step: str) -> frozenset[str]:
+        return self._known.shaken.get(self._path + step, frozenset())
+
+    def _all(self) -> dict[str, Any]:
+        steps = [step for step in self._relies if self._wrong(step)]
+        executed = [self._path + step for step in steps if self._path + step in self._known.executed]
+        dropped = [self._path + step for step in steps if step not in self._over]
+        facts = frozenset[str]().union(*map(self._wrong, steps))
+        return {**_listed(facts), "dropped": dropped, "executed": executed}
+
+
+def named_facts(facts: Mapping[str, Any] | Iterable[str]) -> NamedFacts:
+    """The facts as they were named: a mapping keeps the values that were shown."""
+    return _as_mapping(cast("object", facts)) or tuple(facts)
+
+
+def _as_mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _listed(facts: frozenset[str]) -> dict[str, Any]:
+    return {"corrected": sorted(facts)}
+
+
+def _reliance(plan: Plan, everywhere: set[str], inputs: frozenset[str]) -> dict[str, frozenset[str]]:
+    """The facts that each step relies on, its own and those of the steps before it. Steps without any are omitted."""
+    own = {step.id: _own(step, inputs) | everywhere for step in plan.steps}
+    found = {step.id: own[step.id].union(*(own[name] for name in plan.before(step))) for step in plan.steps}
+    return {step: frozenset(names) for step, names in found.items() if names}
+
+
+def _own(step: PlanStep, inputs: frozenset[str]) -> set[str]:
+    conditions = [text for text in (step.when, step.ask_if, *step.abort_if) if text]
+    found = {*step.relies_on, *(name for call in step.calls for name in facts_named(call.arguments))}
+    for text in conditions:
+        used = inputs_used(text)
+        found |= inputs if used is None else used & inputs
+    return found

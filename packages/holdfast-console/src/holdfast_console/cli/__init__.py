@@ -1,1 +1,0 @@
-"""The commands that the console adds to `holdfast`, by entry points."""

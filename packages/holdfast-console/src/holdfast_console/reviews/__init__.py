@@ -1,1 +1,0 @@
-"""Reviewers: metrics, intervals, alerts, calibrated thresholds and seeded cases."""

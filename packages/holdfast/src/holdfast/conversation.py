@@ -1,5 +1,0 @@
-"""Conversation history: a stream whose messages are appended once, and compacted without losing what was done."""
-
-from holdfast.knowledge.conversation import Conversation, History
-
-__all__ = ["Conversation", "History"]

@@ -1,1 +1,0 @@
-"""Facts, memory, conversations and the production loop. See `holdfast.observation`, `memory` and `conversation`."""

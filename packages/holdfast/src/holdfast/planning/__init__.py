@@ -1,1 +1,0 @@
-"""Plans as data: checking, dependencies on facts, and execution. The public names are in `holdfast.plans`."""

@@ -1,1 +1,0 @@
-"""Studies: programs that answer one question about the product, and pages that tell the answer. Never installed."""

@@ -1,0 +1,38 @@
+"""What tests draw from: a seed, the date (which chooses the planted bugs of the day), and the tier that runs them."""
+
+import os
+import random
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TypeVar
+
+SEED = int(os.environ.get("BEFOREHAND_SEED", "1"))
+DATE = os.environ.get("DATE") or datetime.now(UTC).date().isoformat()
+
+Case = TypeVar("Case")
+
+
+class Tier:
+    """Set once by conftest.py, before tests are collected: whether this is `make deep`, and when its time is over."""
+
+    deep = False
+    until = float("inf")
+
+
+def pick(every: Iterable[Case], few: Iterable[Case]) -> Iterator[Case]:
+    """Cases of a matrix: the few in `make test`; in `make deep` then the others, in drawn order, while there is time."""
+    first = list(few)
+    yield from first
+    others = [case for case in every if case not in first] if Tier.deep else []
+    random.Random(SEED).shuffle(others)
+    for case in others:
+        if time.monotonic() > Tier.until:
+            return
+        yield case
+
+
+def ends(cases: Iterable[Case]) -> list[Case]:
+    """The first of several cases and the last: the few of a list whose cases are one place in time after the other."""
+    whole = list(cases)
+    return whole if len(whole) <= 2 else [whole[0], whole[-1]]
