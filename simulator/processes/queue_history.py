@@ -288,18 +288,22 @@ class _NotedTakes(FaultyJournal):
     firings: FiringListener
 
     async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
-        last = await super().fired(schedule, until_ms)
+        last: LastFiring | None = await self.through("fired", schedule, until_ms)
         self.firings.looked(self._actor, schedule, last, until_ms)
         return last
 
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         if new is not None and new.firing is not None:
             self.firings.attempts(self._actor, run, new.firing)
-        return await super().claim(run, worker, new)
+        claimed: LeaseGranted | Busy | None = await self.through(
+            "claim", run, worker, new, writing=True, committed=True
+        )
+        return claimed
 
     async def take(self, request: TakeRequest) -> list[LeaseGranted]:
         self.looks(request.worker, request.skip)
-        return await super().take(request)
+        granted: list[LeaseGranted] = await self.through("take", request, writing=True, committed=True)
+        return granted
 
 
 class QueueDisk(_NotedTakes, Disk):

@@ -135,6 +135,16 @@ def test_nothing_in_the_program_ends_it_and_a_new_file_is_seen(beforehand: Lab, 
         screen.until("Driving desk")
 
 
+def test_what_cannot_be_read_when_the_journal_is_opened_is_waited_for(beforehand: Lab):
+    """Whatever is read once more after the code has loaded can break at that moment, as the settings did."""
+    beforehand.write("desk.yaml", "rules: [")
+    with developing(beforehand, "desk.py:desk", "--no-inbox", "--policy", "desk.yaml") as screen:
+        assert "desk.yaml" in screen.until("Waiting for a file to change")
+        beforehand.write("desk.yaml", "rules: []\n")
+        screen.until("Reloading: desk.yaml changed.")
+        screen.until("Driving desk")
+
+
 def test_a_question_is_shown_once_with_the_commands_that_answer_it(asking: Lab):
     with developing(asking, "desk.py:desk", "--no-inbox") as screen:
         said = screen.until("--did-not-happen")

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from beforehand.cli.config import located, named_by
 from beforehand.model.shell import PLACEHOLDERS, is_placeholder, lines, named, to_type
 from beforehand.model.waits import answers_with, brings
 
 HOSTILE = [
     "B-7;touch${IFS}pwned;", "$(touch pwned)", "`touch pwned`", "a' ; touch pwned ; '", "a | b", "x > pwned", "&& true",
     "#", "~", "~root", "a=~", "a:~root", "*", "?", "[a]", "{a,b}", "!!", "\\", "", " ", "-", "--journal=evil.db", "$HOME",
-    "a\u00e4b", "p\u0430ypal", "r-ann/pay#1", "p1~child.1", "<NAME>", 'a"b',
+    "a\u00e4b", "p\u0430ypal", "r-ann/pay#1", "p1~child.1", "<NAME>", 'a"b', "=ls", "x beforehand cancel y",
 ]  # fmt: skip
 WORDS = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(HOSTILE)
 
@@ -59,8 +60,20 @@ def test_ascii_whole_is_read_back(stub):
     assert read_back(stub, "\n".join(to_type(sign, every) for sign in every)) == [[sign, every] for sign in every]
 
 
+@settings(max_examples=30, deadline=None)
+@given(WORDS, st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), min_size=1, max_size=12))
+@example("x beforehand cancel y", "a&b'.db")
+def test_the_option_that_names_the_journal_is_added_to_the_command_and_to_no_word_of_it(stub, word, journal):
+    meant = word if word.isprintable() else "A-NAME-THAT-CANNOT-BE-TYPED"
+    located_line = located(to_type("answer", word, "no"), named_by(journal))
+    assert read_back(stub, located_line) == [["--journal", journal, "answer", meant, "no"]]
+    demo = to_type("demo", word)
+    assert located(demo, named_by(journal)) == demo
+
+
 def test_names_are_not_read_as_options():
     assert to_type("deliver", *named("--journal=evil.db")) == "beforehand deliver -- --journal=evil.db"
+    assert to_type("=ls") == "beforehand '=ls'", "zsh puts the path of a program in its place"
     assert to_type("deliver", *named("B-7")) == "beforehand deliver B-7"
 
 

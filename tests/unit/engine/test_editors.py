@@ -120,7 +120,7 @@ async def test_an_order_to_send_once_more_is_no_approval_of_an_edit(lab: Lab):
         history = await app.service.history("r-ann")
         parked = r.OperationParked(step="pay#1", why="another run holds its business key", at=1, up=1)
         history.add(parked)
-        history.add(r.Resolved(step="pay#1", word="retry", by="bea", at=1, up=1))
+        history.add(r.Resolved(step="pay#1", word="retry", by="bea", attempts=0, at=1, up=1))
         operation = history.operations["pay#1"]
         assert (operation.approval.extra_attempt, operation.edits, operation.approval.approved_digest) == (
             "retry",

@@ -377,7 +377,7 @@ async def test_an_order_to_try_again_that_meets_a_question_for_approval_is_refus
     desk = refunds(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
-        order = msgspec.structs.replace(_order(), word="resolve", record=r.Resolved("refund#1", "retry", "eve"))
+        order = msgspec.structs.replace(_order(), word="resolve", record=r.Resolved("refund#1", "retry", "eve", 0))
         await app.service._post("r-ann", order, "")
         await asked(app, desk)
     assert lab.sent == []

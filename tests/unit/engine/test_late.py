@@ -64,7 +64,7 @@ async def test_a_report_or_a_word_that_no_longer_fits_is_recorded_as_refused(lab
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         for step in ("send#1", "send#9"):
-            record = r.Resolved(step=step, word="happened", by="eve")
+            record = r.Resolved(step=step, word="happened", by="eve", attempts=1)
             body = msgspec.json.encode(Command("resolve", "eve", record=record))
             await lab.journal.post(Post(command_stream("r-ann"), "", body))
         await app.service.signal("r-ann", "go")

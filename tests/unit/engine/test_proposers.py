@@ -7,10 +7,13 @@ import pytest
 
 from beforehand import Key, Run, agent, tool
 from beforehand.errors import RunSuspended, UsageError
+from beforehand.inspect.fork import fork
 from beforehand.model import records as r
+from beforehand.model.run_history import RunHistory
 from beforehand.model.standing_permission import StandingPermission
 from beforehand.people.loaded_item import load_item
 from beforehand.people.standing_permissions import add_standing
+from beforehand.policies import Retry
 from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
@@ -104,3 +107,138 @@ async def test_a_standing_permission_of_who_answered_does_not_cover_it(lab: Lab)
         await told_how_much(app, desk, 9000, by="ben")
         assert lab.sent == []
         assert [one.step for one in lab.of("r-ann", r.OperationParked)] == ["refund#1"]
+
+
+async def asked_to_pay(app: Any, run: str) -> tuple[str, ...]:
+    """Who proposed the one payment that people are asked to approve."""
+    (found,) = [one for one in (await app.service.history(run)).operations.values() if one.wants_approval]
+    return (await app.service.history(run)).proposers(found)
+
+
+def family(lab: Lab, parent: Any, child: Any) -> tuple[Any, Any]:
+    """An agent and the one that it starts; both may pay, which a person has to approve."""
+
+    @tool(gate="cents > 5000", idempotency=Key.forever())
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        return f"paid {cents}"
+
+    @agent(name="below", tools=[pay])
+    async def below(run: Run, cents: int) -> int:
+        return int(await child(run, cents, pay))
+
+    @agent(name="above", run_id="r-{name}", tools=[pay])
+    async def above(run: Run, name: str) -> str:
+        return str(await parent(run, below, pay))
+
+    return above, below
+
+
+@virtual
+async def test_who_answered_a_run_proposes_what_its_children_do(lab: Lab):
+    async def parent(run: Run, below: Any, pay: Any) -> Any:
+        return await run.join(await run.start(below, await run.ask("how much?", returns=int)))
+
+    async def child(run: Run, cents: int, pay: Any) -> int:
+        await pay(cents)
+        return cents
+
+    above, below = family(lab, parent, child)
+    async with lab.app(above, below) as app:
+        await told_how_much(app, above, 9000, by="ben")
+        with pytest.raises(RunSuspended):
+            await app.resume("r-ann~below.1")
+        with pytest.raises(UsageError, match="cannot approve what it does"):
+            await app.service.approve("r-ann~below.1/pay#1", by="ben")
+        assert await asked_to_pay(app, "r-ann~below.1") == ("ann", "ben")
+    assert lab.sent == []
+
+
+@virtual
+async def test_who_answered_a_child_proposes_what_comes_of_its_end(lab: Lab):
+    async def parent(run: Run, below: Any, pay: Any) -> Any:
+        return await pay(await run.join(await run.start(below, 1)))
+
+    async def child(run: Run, cents: int, pay: Any) -> int:
+        return int(await run.ask("how much?", returns=int))
+
+    above, below = family(lab, parent, child)
+    async with lab.app(above, below) as app:
+        await waits(app, above)
+        with pytest.raises(RunSuspended):
+            await app.resume("r-ann~below.1")
+        await app.service.answer("r-ann~below.1/ask#1", 9000, by="ben")
+        assert await app.resume("r-ann~below.1") == 9000
+        await waits(app, above)
+        assert await asked_to_pay(app, "r-ann") == ("ann", "ben")
+    assert lab.sent == []
+
+
+@pytest.mark.parametrize("way", ["stand in", "edit", "settle"])
+@virtual
+async def test_who_gave_a_result_or_arguments_proposes_what_comes_of_it(lab: Lab, way: str):
+    @tool(gate="true", retry=Retry(attempts=1))
+    async def look_up(name: str) -> int:
+        if name == "lost":
+            raise TimeoutError
+        return len(name)
+
+    @tool(gate="cents > 5000", idempotency=Key.forever())
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[look_up, pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(9000 + await look_up("lost" if way == "settle" else name))
+
+    first = "r-ann/look_up#1"
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        match way:
+            case "stand in":
+                await app.service.stand_in(first, 700, by="ben")
+            case "edit":
+                await app.service.edit(first, {"name": "x" * 700}, by="ben")
+                await waits(app, desk)
+                shown = (await load_item(app.service.reader, first)).digest
+                await app.service.approve(first, by="cid", shown=shown)
+            case _:
+                await app.service.approve(first, by="cid")
+                await waits(app, desk)
+                await app.service.resolve(first, "happened", by="ben", evidence="I looked", result=700)
+        await waits(app, desk)
+        assert await asked_to_pay(app, "r-ann") == ("ann", "ben")
+        with pytest.raises(UsageError, match="cannot approve what it does"):
+            await app.service.approve("r-ann/pay#1", by="ben")
+    assert lab.sent == []
+
+
+@virtual
+async def test_who_forks_a_run_proposes_what_the_fork_does(lab: Lab):
+    desk = asking(lab)
+    async with lab.app(desk) as app:
+        await told_how_much(app, desk, 9000, by="ben")
+        await fork(app.engine, "r-ann", "refund#1", "r-again", "fay")
+        with pytest.raises(RunSuspended):
+            await app.resume("r-again", by="gus")
+        with pytest.raises(UsageError, match="cannot approve what it does"):
+            await app.service.approve("r-again/refund#1", by="fay")
+        history = await app.service.history("r-again")
+        assert history.proposers(history.operations["refund#1"]) == ("ann", "ben", "fay")
+    assert lab.sent == []
+
+
+def test_before_is_by_the_order_of_records_and_not_by_a_clock():
+    """The clock of the process that took the answer was ahead of the one that asked."""
+    history = RunHistory("r-ann")
+    intent = r.Intent("pay", r.Raw(b"{}"), "digest", "contract")
+    for record in (
+        r.RunStarted("desk", r.Raw(b"{}"), "digest", by="ann", at=5000, up=1),
+        r.MessageReceived("pay more", "ben", at=7000, up=1),
+        r.OperationPlanned("pay#1", intent, at=5001, up=1),
+        r.OperationParked(step="pay#1", why="?", asks="digest", at=5002, up=1),
+        r.MessageReceived("pay less", "cid", at=5001, up=1),
+    ):
+        history.add(record)
+    assert history.proposers(history.operations["pay#1"]) == ("ann", "ben")

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from beforehand import Key, Run, agent, current_operation, tool
 from beforehand.control.service import ControlService
@@ -127,7 +128,7 @@ async def test_who_may_not_approve_may_not_say_what_happened(lab: Lab, word: Any
         await unknown(app, desk)
         with pytest.raises(UsageError, match="ann asked for run r-ann"):
             await says(app.service, word, "ann")
-        record = r.Resolved(step="pay#1", word=word, by="Ann", evidence=BANK)
+        record = r.Resolved(step="pay#1", word=word, by="Ann", attempts=1, evidence=BANK)
         await app.service.sink.post(command_post("r-ann", written(Command("resolve", "Ann", BANK, record))))
         await waits(app, desk)
         assert lab.of("r-ann", r.CommandApplied)[-1].refused == "Ann proposed it"
@@ -145,7 +146,7 @@ async def test_it_takes_evidence(lab: Lab, evidence: str):
         for word in ("happened", "did_not_happen", "retry", "same_key"):
             with pytest.raises(UsageError, match="how do you know"):
                 await says(app.service, word, evidence=evidence)
-        record = r.Resolved(step="pay#1", word="did_not_happen", by="bea", evidence=evidence)
+        record = r.Resolved(step="pay#1", word="did_not_happen", by="bea", attempts=1, evidence=evidence)
         await app.service.sink.post(command_post("r-ann", written(Command("resolve", "bea", "", record))))
         await waits(app, desk)
         assert "how do you know" in lab.of("r-ann", r.CommandApplied)[-1].refused
@@ -168,7 +169,7 @@ async def test_it_takes_the_sign_in_that_the_yes_took(lab: Lab, word: Any):
         for service in (app.service, signed_in(3_600_000)):
             with pytest.raises(SignInNeeded):
                 await says(service, word)
-        record = r.Resolved(step="pay#1", word=word, by="bea", evidence=BANK)
+        record = r.Resolved(step="pay#1", word=word, by="bea", attempts=1, evidence=BANK)
         await app.service.sink.post(command_post("r-ann", written(Command("resolve", "bea", BANK, record))))
         await waits(app, desk)
         assert "signed in" in lab.of("r-ann", r.CommandApplied)[-1].refused
@@ -229,3 +230,42 @@ async def test_what_nobody_had_to_allow_is_sent_again_at_once(lab: Lab):
         await waits(app, desk)
         await app.service.resolve(PAY, "retry", by="ann")
         assert await app.run(desk, "ann") == "paid 9000"
+
+
+@pytest.mark.parametrize("word", ["happened", "did_not_happen", *ORDERS])
+@virtual
+async def test_what_was_said_about_one_send_says_nothing_about_the_next(lab: Lab, word: Any):
+    """It was given after the first send, and comes into the ledger after the second one."""
+    desk = paying(lab)
+    async with lab.app(desk) as app:
+        await unknown(app, desk)
+        await app.service.resolve(PAY, "retry", by="bea", evidence=BANK)
+        await waits(app, desk)
+        await app.service.approve(PAY, by="cid", shown=(await load_item(app.service.reader, PAY)).digest)
+        await waits(app, desk)
+        record = r.Resolved("pay#1", word, "dan", 1, BANK, r.Raw(b'"paid"') if word == "happened" else r.NOTHING)
+        await app.service.sink.post(command_post("r-ann", written(Command("resolve", "dan", BANK, record))))
+        await waits(app, desk)
+        assert lab.of("r-ann", r.CommandApplied)[-1].refused == "pay#1 was sent again since"
+        (item,) = await items(app.service.reader)
+        assert item.kind == "review"
+    assert len(lab.sent) == 2
+
+
+@virtual
+async def test_nobody_stands_in_for_a_call_that_a_restored_journal_may_have_forgotten(lab: Lab):
+    desk = paying(lab, idempotency=None)
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        await app.service.approve(PAY, by="bea")
+    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="before the journal was restored"):
+            await app.run(desk, "ann")
+        await app.service.resolve(PAY, "retry", by="bea", evidence=BANK)
+        await waits(app, desk)
+        shown = (await load_item(app.service.reader, PAY)).digest
+        for given in (a.StandIn("paid 9000"), a.Edit({"cents": 9001})):
+            with pytest.raises(UsageError, match="may have been sent before"):
+                await a.answer(app.service, PAY, given, by="cid", shown=shown)
+    assert lab.sent == []

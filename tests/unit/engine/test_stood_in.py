@@ -77,9 +77,9 @@ async def test_nothing_is_undone_or_confirmed_of_what_a_person_answered(lab: Lab
         return "done"
 
     async with lab.app(desk) as app:
-        for step in ("trip/reserve#1", "trip/book#1", "back/book#1"):
+        for step, by in (("trip/reserve#1", "bea"), ("trip/book#1", "cid"), ("back/book#1", "dan")):
             await asked(app, desk)
-            await a.answer(app.service, f"r-ann/{step}", a.StandIn("x"), by="bea")
+            await a.answer(app.service, f"r-ann/{step}", a.StandIn("x"), by=by)
         with pytest.raises(Exception, match="no"):
             await app.run(desk, "ann")
     assert lab.sent == []

@@ -131,8 +131,8 @@ def test_a_compensated_effect_did_not_stand_and_a_compensation_is_none():
 def test_a_person_states_that_an_effect_happened():
     unknown = settled(status="unknown")
     assert total(sent(), unknown).effects == 0
-    assert total(sent(), unknown, r.Resolved(step="pay#1", word="happened", by="ann")).effects == 1
-    assert total(sent(), unknown, r.Resolved(step="pay#1", word="did_not_happen", by="ann")).effects == 0
+    assert total(sent(), unknown, r.Resolved(step="pay#1", word="happened", by="ann", attempts=1)).effects == 1
+    assert total(sent(), unknown, r.Resolved(step="pay#1", word="did_not_happen", by="ann", attempts=1)).effects == 0
 
 
 def test_what_replay_saved():

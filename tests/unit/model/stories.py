@@ -138,7 +138,7 @@ class Story:
         return self.took(r.OperationSettled(step=STEP, status=status, basis=Basis("rule"), **more, **self.stamp()))
 
     def person(self, word: Literal["happened", "did_not_happen", "retry", "same_key"]) -> Story:
-        return self.took(r.Resolved(step=STEP, word=word, by="ann", evidence="looked", **self.stamp()))
+        return self.took(r.Resolved(STEP, word, "ann", self.number, "looked", **self.stamp()))
 
     def asked(self, digest: str = "a1", **more: Any) -> Story:
         """A person is asked to approve exactly what has this digest."""

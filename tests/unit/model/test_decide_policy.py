@@ -107,11 +107,6 @@ def test_a_question_is_judged_anew_and_put_anew():
     assert ruled(story, "refuse").says(policy=NOW, asks="a2") == f"failed({REFUSED}): refused by the policy"
 
 
-def test_the_order_of_a_person_stands_above_it():
-    story = ruled(Story().planned(), "refuse").parked().person("retry")
-    assert story.says(policy="desk@3") == "send: first attempt"
-
-
 def test_what_was_begun_is_not_judged_again():
     story = ruled(Story().planned(), "auto").sent("not_sent", retry_after_ms=0).later(HOUR // 60)
     assert not isinstance(story.decide(policy=""), m.Judge)
@@ -131,3 +126,25 @@ def test_what_happens_when_nobody_answers_is_said_by_the_policy(on_expiry: Any, 
     assert story.says(asks="a1") == "wait for person: a person is asked"
     assert story.later(HOUR).says(asks="a1") == says
     assert (story.state.approval.queue, story.state.approval.on_expiry) == ("money", on_expiry)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("auto", "send: first attempt"),
+        ("ask", "request approval: the policy asks for a person"),
+        ("refuse", "failed(refused): refused by the policy"),
+    ],
+)
+def test_an_order_for_what_no_policy_has_judged_does_not_go_round_the_policy(word, says):
+    """It waited for another run's business key before the policy was asked."""
+    story = Story().planned().parked().person("retry")
+    assert story.says(policy=NOW) == "judge: the policy has not judged it"
+    assert ruled(story, word).says(policy=NOW) == says
+
+
+def test_an_order_counts_on_the_ruling_that_there_is_on_what_is_sent():
+    story = ruled(Story().planned(), "auto").parked().person("retry")
+    assert story.says(policy="desk@2") == "send: first attempt"
+    edited = ruled(Story().planned(), "auto").asked().edited(b'{"cents":1}')
+    assert edited.parked().person("retry").says(policy=NOW) == "judge: the policy has not judged it"

@@ -50,7 +50,22 @@ def test_what_was_not_searched_is_said_and_the_search_is_short():
     assert f"{1_500_000 - SEARCHED:,} more characters were not searched" in told[-1]
 
 
-@pytest.mark.parametrize("name", ["\u0430nn\u0430", "an\u200bna", "\uff21nna", " Anna", "\u0251nna"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\u0430nn\u0430",
+        "an\u200bna",
+        "\uff21nna",
+        " Anna",
+        "\u0251nna",
+        "an\u3164na",
+        "an\u034fna",
+        "anna\ufe0f",
+        "an\u2800na",
+        "an\uffa0na",
+        "anna\U000e0101",
+    ],
+)
 def test_a_name_that_looks_like_another_is_the_same_person(name: str):
     assert same_person("anna", name)
     assert same_person(name, "Anna")

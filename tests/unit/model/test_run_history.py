@@ -227,7 +227,7 @@ def test_a_later_record_that_could_not_be_stored_leaves_the_operation_as_it_was(
 def test_a_person_s_word_moves_the_ledger_mark():
     started = r.AttemptStarted(step="charge#1", number=1, token=4, send_by=1, intent=INTENT)
     unknown = r.OperationSettled(step="charge#1", status="unknown", basis=Basis("rule"))
-    told = history(started, unknown, r.Resolved(step="charge#1", word="happened", by="ann", entry=8))
+    told = history(started, unknown, r.Resolved(step="charge#1", word="happened", by="ann", attempts=1, entry=8))
     assert told.entry_seen == 8
 
 

@@ -95,7 +95,7 @@ def test_what_is_found_after_its_amends_is_news_although_a_person_ordered_an_att
         r.TransactionAborting(transaction="trip", reason="no flight"),
         r.CompensationLinked(step=CHARGE, by=AMENDS),
         r.TransactionAbortedRecord(transaction="trip", undone=(CHARGE,)),
-        r.Resolved(step=CHARGE, word="retry", by="ann"),
+        r.Resolved(step=CHARGE, word="retry", by="ann", attempts=1),
         r.Verified(step=CHARGE, verdict="happened"),
     ):
         history.add(record)

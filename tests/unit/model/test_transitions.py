@@ -60,7 +60,7 @@ def record_of(kind: type, story: Story) -> r.OperationRecord:
         r.OperationDeferred: {"number": number, "until": 1},
         r.OperationParked: {"why": "nobody knows"},
         r.OperationSettled: settled,
-        r.Resolved: {"word": "happened", "by": "ann"},
+        r.Resolved: {"word": "happened", "by": "ann", "attempts": 1},
         r.Contradicted: {"evidence": "a webhook"},
         r.OutcomeReused: {"source": "x/y", "why": "claim", "intent": story.intent},
         r.CompensationLinked: {"by": "desk/refund#1"},

@@ -209,7 +209,11 @@ def test_unknown_leads_to_succeeded_or_failed_only(status):
 
 def test_a_person_s_words_are_kept_with_the_outcome():
     story = Story().sent("ambiguous").settled("unknown").waits(9, "verify")
-    story.took(r.Resolved(step=STEP, word="happened", by="ann", evidence="saw it", result=r.Raw(b"8"), **story.stamp()))
+    story.took(
+        r.Resolved(
+            step=STEP, word="happened", by="ann", attempts=1, evidence="saw it", result=r.Raw(b"8"), **story.stamp()
+        )
+    )
     state = story.state
     assert (state.settlement.basis, bytes(state.settlement.result)) == (Basis("person", "ann", "saw it"), b"8")
     assert (state.reason, state.rule, state.settlement.at) == ("", "a person settled it", story.wall)

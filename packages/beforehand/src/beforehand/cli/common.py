@@ -18,7 +18,7 @@ from beforehand.cli.config import existing_journal, journal_address, named_by
 from beforehand.cli.screen import Screen
 from beforehand.errors import BeforehandError
 from beforehand.inspect.reader import JournalReader
-from beforehand.inspect.text import safe
+from beforehand.inspect.text import marked, safe
 from beforehand.journal.backends import Address
 from beforehand.journal.port import Reader
 
@@ -170,7 +170,7 @@ class _Remarks(logging.Handler):
     """Remarks of the runtime, on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(safe(f"beforehand: {record.getMessage()}", lines=True), err=True)
+        click.echo(safe(marked(f"beforehand: {record.getMessage()}"), lines=True), err=True)
 
 
 def _speak_plainly() -> None:

@@ -24,7 +24,8 @@ from beforehand.journal.backends import Address, address_of, addresses_in
 DEFAULT: Final = "beforehand.db"
 TRUSTED: Final = "BEFOREHAND_TRUSTED_PROJECTS"
 """Directories, separated as in PATH, whose pyproject.toml is read whichever user owns it."""
-_COMMAND: Final = re.compile(r"\bbeforehand (?=[a-z])(?!demo\b|completion\b|tools\b)")
+_COMMAND: Final = re.compile(r"^[^'\n]*?\bbeforehand (?=[a-z])(?!demo\b|completion\b|tools\b)", re.MULTILINE)
+"""A command is the first on its line, and before any quoted word: inside one the name is text of others."""
 
 
 def journal_address(option: str | None) -> Address:
@@ -72,7 +73,7 @@ def named_by(address: str) -> str:
 
 
 def located(text: str, option: str) -> str:
-    """`text` with `option` added to each command of Beforehand in it, so that it works where it is printed."""
+    """`text` with `option` added to the command on each of its lines, so that it works where it is printed."""
     return _COMMAND.sub(lambda found: found[0] + option, text) if option else text
 
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,7 +83,9 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
     """Drive and serve until a signal comes or a file changes. True if a file changed. Raises `UsageError`."""
     agents: list[AnyAgent] = []
     files = SourceFiles(_of_targets(targets))  # before they are read: a change while they load is one, too
-    with ending_by_signal() as stop:
+    app: Beforehand | None = None
+    async with AsyncExitStack() as opened:
+        stop = opened.enter_context(ending_by_signal())
         try:
             targets = targets or tuple(project_targets())
             files.watch(_of_targets(targets))
@@ -91,24 +93,25 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
                 return True
             agents = loaded
             files.watch((*_own_modules(), *_settings_files(call, options.reach)))
+            if targets:  # the settings are read once more to open it, and a file may break at any moment
+                app = await opened.enter_async_context(app_of(call, agents, create=True, reach=reach_of(options.reach)))
         except BeforehandError as error:
             tell(call.screen, problem_of(error))
             call.screen.note(("Waiting for a file to change. Press Ctrl-C to end.", "dim"))
             files.watch(_own_modules(), beside=_of_targets(targets))
             return await _changed(call, files, stop)
-        if not targets:
+        if app is None:
             raise UsageError("dev needs the agents to drive", next_step="beforehand dev desk.py:refund_desk")
-        async with app_of(call, agents, create=True, reach=reach_of(options.reach)) as app:
-            _tell_first_step(call, app, targets, agents)
-            async with _beside(_inbox(call, app, options), _report_items(call, app)):
-                changing = asyncio.create_task(_changed(call, files, stop))
-                shift = WorkerLoop(call, app, options.concurrency)
-                await drive_until(shift, app, stop)
-                await app.engine.shut_down(list(shift.tasks.values()))
-                stop.set()
-            if shift.failed is not None:
-                raise shift.failed
-            return await changing
+        _tell_first_step(call, app, targets, agents)
+        async with _beside(_inbox(call, app, options), _report_items(call, app)):
+            changing = asyncio.create_task(_changed(call, files, stop))
+            shift = WorkerLoop(call, app, options.concurrency)
+            await drive_until(shift, app, stop)
+            await app.engine.shut_down(list(shift.tasks.values()))
+            stop.set()
+        if shift.failed is not None:
+            raise shift.failed
+        return await changing
 
 
 async def _loaded(

@@ -12,7 +12,7 @@ from beforehand.cli.screen import Screen, grid, phrase
 from beforehand.inspect.comparison import Change, change_texts
 from beforehand.inspect.render_records import stored
 from beforehand.inspect.run_state import RunState, state_of
-from beforehand.inspect.text import cut, moment, safe, short
+from beforehand.inspect.text import cut, marked, moment, safe, short, split_report
 from beforehand.model.ids import split_operation_id
 from beforehand.model.records import NOTHING
 from beforehand.people.answers import TakeOver
@@ -28,7 +28,8 @@ _TEXT = 400  # of what a model saw and said: all of it is in --json
 def show_dossier(screen: Screen, found: Dossier) -> None:
     """The whole dossier."""
     screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  answered", "dim"))
-    screen.block(cut(screen.located_report(found.asks), where=_WHERE))
+    facts, commands = split_report(found.asks)
+    screen.block(cut(marked(facts) + screen.located(commands), where=_WHERE))
     for line in found.frames:
         screen.line(("  in ", "dim"), line)
     if found.difference:

@@ -21,7 +21,7 @@ from beforehand.errors import (
     RunSuspended,
     UsageError,
 )
-from beforehand.inspect.text import safe
+from beforehand.inspect.text import marked, safe
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -80,8 +80,8 @@ def tell(screen: Screen, problem: CommandProblem) -> int:
     if screen.as_json and not screen.document_written:
         screen.document({"error": problem})
     err = screen.err
-    err.print(safe(f"{problem.error}: {problem.message}", lines=True), style="bold red", soft_wrap=True)
-    for label, text in (("Known", problem.known), ("Next", problem.next_step)):
+    err.print(safe(marked(f"{problem.error}: {problem.message}"), lines=True), style="bold red", soft_wrap=True)
+    for label, text in (("Known", marked(problem.known)), ("Next", problem.next_step)):
         if text:
             err.print(f"{label}: {safe(text, lines=True)}".replace(": \n", ":\n"), soft_wrap=True)
     if problem.difference:

@@ -166,7 +166,7 @@ class ControlService:
         history, state = await self.operation(operation)
         checked_shown(item_in(history, step), self._shown)
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
-        record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
+        record = r.Resolved(step, word, by, len(state.attempts), evidence, stored)
         checked_resolution(history, record, self._engine.tools)
         checked_statement(history, state, by, evidence, self.proof)
         key = f"resolve/{step}/{len(state.attempts)}/{state.verification.checks}/{history.entry_seen}"

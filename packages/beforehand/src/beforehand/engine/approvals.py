@@ -213,17 +213,17 @@ def verdict_of(operation: OperationState, record: Verdict, codes: AnswerContext)
         _checked_editable(operation)
         assert tool is not None, "an edit waits for its tool's code"
         return replace(record, intent=edited_intent(operation, record.changes, tool, codes.secret))
-    if isinstance(record, r.ResultGiven) and not operation.intent.late:
-        assert tool is not None, "a result waits for its tool's code"
+    if isinstance(record, r.ResultGiven):
+        assert tool is not None or operation.intent.late, "a result waits for its tool's code"
         checked_result(operation, record, tool)
     return record
 
 
-def checked_result(operation: OperationState, record: r.ResultGiven, tool: ToolCode) -> None:
+def checked_result(operation: OperationState, record: r.ResultGiven, tool: ToolCode | None) -> None:
     """Refuse an answer that the tool could not have given. Raises `UsageError` saying what it gives."""
-    if operation.attempts:
-        raise UsageError("it was attempted before", next_step="approve it, or decline it")
-    if misfit := tool.codec.misfit(bytes(record.result)):
+    if operation.may_have_been_sent:
+        raise UsageError("it may have been sent before", next_step="approve it, or decline it")
+    if tool is not None and (misfit := tool.codec.misfit(bytes(record.result))):
         text = clean(bytes(record.result).decode("utf-8", "replace"))
         raise UsageError(f"{text} is not what {operation.intent.tool} returns", known=misfit)
 
@@ -260,8 +260,10 @@ def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, sec
 
 
 def _checked_editable(operation: OperationState) -> None:
-    if operation.attempts:
-        raise UsageError("it was attempted before with other arguments", next_step="approve it as it is, or decline it")
+    if operation.may_have_been_sent:
+        raise UsageError(
+            "it may have been sent before with these arguments", next_step="approve it as it is, or decline it"
+        )
     if operation.intent.late:
         raise UsageError(
             "its host sends the arguments itself, so they cannot be edited here",

@@ -184,7 +184,8 @@ def _parent_of(active: ActiveRun, record: r.ChildStarted) -> r.Parent:
     assert started is not None, active.run
     depth = 1 if started.parent is None else started.parent.depth + 1
     until = active.process.deadline_of(active.history) or 0
-    return r.Parent(active.run, record.step, depth, until, _queues_above(active), trees_of(active))
+    voices = active.history.lifecycle.voices
+    return r.Parent(active.run, record.step, depth, until, _queues_above(active), trees_of(active), voices)
 
 
 async def _begin(active: ActiveRun, agent: AgentCode, given: Input, child: str) -> None:
@@ -277,14 +278,12 @@ async def _end_of(active: ActiveRun, name: str, child: str) -> r.ChildJoined | N
         return None
     read = await journal.read(child, limit=_NEWEST, newest=True, only=_ENDS)
     match ended_as(decode(row.body) for row in read if _ENDS.fits(row.body)):
-        case r.RunCompleted(result=result):
-            return r.ChildJoined(step=name, run=child, status="completed", result=result, **active.log.stamp())
+        case r.RunCompleted(result=result, voices=voices):
+            return r.ChildJoined(name, child, "completed", result=result, voices=voices, **active.log.stamp())
         case r.RunStoppedRecord(reason="budget"):
             return None  # it continues once the limit is raised, and is cancelled otherwise
-        case r.RunStoppedRecord(reason=reason, error=error):
-            return r.ChildJoined(
-                step=name, run=child, status="stopped", reason=reason, error=error, **active.log.stamp()
-            )
+        case r.RunStoppedRecord(reason=reason, error=error, voices=voices):
+            return r.ChildJoined(name, child, "stopped", reason, error, voices=voices, **active.log.stamp())
         case r.RunUndone(by=by):
             error = f"undone by {by}"
             return r.ChildJoined(step=name, run=child, status="undone", error=error, **active.log.stamp())

@@ -121,6 +121,8 @@ def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping
     """The decision on an operation that no rule could decide. Raises `UsageError` if it no longer fits."""
     if operation.wants_approval:
         raise UsageError(f"{record.step} waits for an approval")
+    if record.attempts != len(operation.attempts):
+        raise UsageError(f"{record.step} was sent again since")
     if misfit := _misfit(operation, record, tools):
         raise UsageError(f"{_no_result(operation, record)}; {misfit}")
     return record

@@ -338,7 +338,7 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
         return await _raised(active, ResultLost(f"the result of run {active.run} could not be stored: {problem}"))
     active.process.environment.crash.reached("before_end")
     active.seal("it is complete")
-    completed = r.RunCompleted(result=r.Raw(stored), **active.log.stamp())
+    completed = r.RunCompleted(r.Raw(stored), active.history.lifecycle.voices, **active.log.stamp())
     notices = (*await _posts_to_left_children(active), *end_posts(active.history))
     posts = (*active.process.outbox.posts(active.history, "run.completed"), *notices)
     await active.log.append(completed, change=RunChange("completed", release=True), posts=posts)
@@ -386,7 +386,8 @@ async def _stopped(
     stamp = active.log.stamp()
     record = r.RunStoppedRecord(
         reason=reason, error=raised.error, detail=detail, frames=raised.frames, open=_open(active),
-        renews=called_off_by(error), until=asks_until(reason, stamp["at"], active.process.settings), **stamp,
+        renews=called_off_by(error), until=asks_until(reason, stamp["at"], active.process.settings),
+        voices=active.history.lifecycle.voices, **stamp,
     )  # fmt: skip
     children = active.history.children
     told = () if children is None or not STOP_REASONS[reason].command else children.to_cancel()

@@ -174,8 +174,10 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
     reason = reason_of(order.command)
     if stopped is None or reason is None or not STOP_REASONS[stopped.reason].asks_person:
         return (order,)
-    why = why_ended(order.command, order.by, order.note)
-    left = r.RunStoppedRecord(reason=reason, error=why, open=stopped.open, renews=stopped.renews, **stamp)
+    left = r.RunStoppedRecord(
+        reason=reason, error=why_ended(order.command, order.by, order.note), open=stopped.open, renews=stopped.renews,
+        voices=(*history.lifecycle.voices, order.by), **stamp,
+    )  # fmt: skip
     return (order, left)
 
 

@@ -102,6 +102,11 @@ def safe(text: str, *, lines: bool = False) -> str:
     return _UNSAFE.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _spelled(found[0]), collapsed(text))
 
 
+def marked(text: str) -> str:
+    """A text of others over several lines: none of them begins as ours do, and a shell does nothing with one."""
+    return text.replace("\n", "\n  | ")
+
+
 def safe_json(text: str) -> str:
     """The same JSON value, with every such sign as an escape."""
     import json  # noqa: PLC0415 - a text for a person does not need it

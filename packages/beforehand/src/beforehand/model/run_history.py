@@ -86,6 +86,7 @@ def turned_out_otherwise(before: OperationState | None, after: OperationState) -
 
 RunState = Literal["new", "queued", "running", "suspended", "completed", "stopped", "undone"]
 _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *ANSWERS}
+_FROM_PEOPLE: Final = {r.OperationParked, r.ResultGiven, r.ArgumentsEdited, r.Resolved}
 _BOUNDARY: Final = frozenset(get_args(TransactionRecord))
 PROMISE: Final = "promise"
 PENDING: Final = "pending"
@@ -113,17 +114,19 @@ class Lifecycle(msgspec.Struct, eq=False):
     cancelled: r.CommandApplied | None = None
     paused: r.CommandApplied | None = None
     forked_from: str = ""
-    voices: dict[str, int] = {}  # who gave its code an answer or a message, or took it over, and when first
+    voices: tuple[str, ...] = ()
+    """Who gave its code something to act on, in order: an answer, a message, a result, arguments, a new beginning."""
+    heard_before: dict[str, int] = {}
+    """How many voices there were when a person was last asked about an operation. Clocks of two processes differ."""
 
-    def heard(self, by: str, at: int) -> None:
-        """A person gave the run something that its code may act on."""
-        if by:
-            self.voices.setdefault(by, at)
+    def heard(self, *names: str) -> None:
+        """People gave the run something that its code may act on."""
+        self.voices = tuple(dict.fromkeys((*self.voices, *filter(None, names))))
 
     def command(self, record: r.CommandApplied) -> None:
         """A command to the run."""
-        if record.command == TAKE_OVER and not record.refused:
-            self.heard(record.by, record.at)
+        if record.command in {TAKE_OVER, "fork"} and not record.refused:
+            self.heard(record.by)
         match record.command:
             case "pause":
                 self.paused = record
@@ -318,9 +321,9 @@ class RunHistory:
 
     def proposers(self, operation: OperationState) -> tuple[str, ...]:
         """The people who cannot approve it: who started its run, edited it, or told its code something before."""
-        started, asked = self.lifecycle.started, operation.approval.asked_at
-        before = (name for name, at in self.lifecycle.voices.items() if not asked or at <= asked)
-        names = (started.by if started is not None else "", *operation.editing.editors, *before)
+        lifecycle = self.lifecycle
+        before = lifecycle.voices[: lifecycle.heard_before.get(operation.step)]
+        names = (lifecycle.started.by if lifecycle.started is not None else "", *operation.editing.editors, *before)
         return tuple(dict.fromkeys(name for name in names if name))
 
     def add(self, record: r.Record) -> None:
@@ -491,7 +494,7 @@ class RunHistory:
         if isinstance(record, r.EventReceived):
             self.steps.events_taken[record.entry] = None
             if record.step in self.steps.questions:
-                self.lifecycle.heard(msgspec.json.decode(record.payload, type=Answered).by, record.at)
+                self.lifecycle.heard(msgspec.json.decode(record.payload, type=Answered).by)
         elif isinstance(record, r.ValueRecorded) and record.what in NOTES:
             self.delivered.drop(record.step)
         elif isinstance(record, (r.ChildStarted, r.ChildJoined)):
@@ -507,6 +510,7 @@ class RunHistory:
             self.children.start(record)
             return
         self.children.join(record)
+        self.lifecycle.heard(*record.voices)
         if record.status != "completed":  # the child may continue: a run that is reopened joins it anew
             self.steps.unanswered[record.step] = self.delivered.count - 1
 
@@ -532,8 +536,8 @@ class RunHistory:
             self._measure(before, operation)
         if operation.shared and self.shared is None:
             self.shared = SharedUse()
-        if type(record) is r.Resolved:
-            self.entry_seen = max(self.entry_seen, record.entry)
+        if type(record) in _FROM_PEOPLE:
+            self._hear(record)
         if before is None and (operation.intent.completes or self.messages is not None):
             self._begin(operation)
         elif self.messages is not None and type(record) is r.AttemptEnded and record.end.code == WITHHELD:
@@ -547,6 +551,18 @@ class RunHistory:
             if operation.intent.serves or self.boundaries.called_off(step) is not None:
                 return
         delivered.deliver(step)
+
+    def _hear(self, record: r.OperationRecord) -> None:
+        """A person's result or arguments may shape what code does next; a yes or a no alone proposes nothing."""
+        match record:
+            case r.OperationParked():
+                self.lifecycle.heard_before[record.step] = len(self.lifecycle.voices)
+            case r.ResultGiven() | r.ArgumentsEdited():
+                self.lifecycle.heard(record.by)
+            case _:
+                assert isinstance(record, r.Resolved), record
+                self.entry_seen = max(self.entry_seen, record.entry)
+                self.lifecycle.heard(record.by if record.result != r.NOTHING else "")
 
     def _begin(self, operation: OperationState) -> None:
         """The first record of an operation that is a part of another, or that a message may block."""
@@ -705,6 +721,7 @@ class RunHistory:
             case r.RunStarted():
                 lifecycle.started, lifecycle.status = record, "queued" if record.queue else "running"
                 self.budget = None if record.budget is None else BudgetState(record.budget)
+                lifecycle.heard(*(() if record.parent is None else record.parent.voices))
             case r.Claimed():
                 self.ownership.claim(record)
                 if self.budget is not None:
@@ -742,7 +759,7 @@ class RunHistory:
             self.messages = self.messages or Messages()
             self.entry_seen = max(self.entry_seen, record.entry)
             self.messages.receive(record, self.operations.values())
-            self.lifecycle.heard(record.by, record.at)
+            self.lifecycle.heard(record.by)
             return
         if record.messages and self.messages is not None:  # a look that found none changes nothing for later steps
             self.messages.deliver(record)

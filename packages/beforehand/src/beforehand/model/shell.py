@@ -15,7 +15,7 @@ PLACEHOLDERS: Final = frozenset(
 )
 """Words that a person replaces. The command line refuses each of them, so that a pasted command does nothing."""
 _UNTYPABLE: Final = "A-NAME-THAT-CANNOT-BE-TYPED"
-_BARE: Final = re.compile(r"[A-Za-z0-9@%+=:,./_-]([A-Za-z0-9@%+=,./_#-]|[A-Za-z0-9]~|:(?!~))*")
+_BARE: Final = re.compile(r"[A-Za-z0-9@%+:,./_-]([A-Za-z0-9@%+=,./_#-]|[A-Za-z0-9]~|:(?!~))*")
 
 
 def to_type(*words: str) -> str:

@@ -95,11 +95,10 @@ def _pending(other: OtherEffect) -> Move:
 
 
 def policy_ruling(case: Case) -> Move | None:
-    """The policy's decision, once it was asked. A person's command for an attempt overrides it."""
+    """The policy's decision, once it was asked. On an order of a person the ruling that there is counts."""
     operation = case.operation
-    if operation.approval.extra_attempt:
-        return None
-    if case.situation.policy not in {"", operation.judgement.policy}:
+    judged = operation.judgement.policy
+    if case.situation.policy not in {"", judged} and not (judged and operation.approval.extra_attempt):
         return Judge("the policy has not judged it")
     ruling = operation.judgement.ruling
     if ruling is None or ruling.word != "refuse":

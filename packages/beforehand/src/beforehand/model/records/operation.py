@@ -336,11 +336,12 @@ class OperationSettled(Stamped, frozen=True):
 
 
 class Resolved(Stamped, frozen=True):
-    """A named person's decision on an operation that no rule could decide."""
+    """A named person's decision on an operation that no rule could decide, about so many `attempts` to send it."""
 
     step: str
     word: Literal["happened", "did_not_happen", "retry", "same_key"]
     by: str
+    attempts: int
     evidence: str = ""
     result: Raw = NOTHING
     entry: int = 0

@@ -19,7 +19,8 @@ class Parent(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run that started a child run, and its step. `depth` counts the runs above the child.
 
     `until` is the wall clock at which the time of the parent is over; 0: it has no deadline. `queues` are those of the
-    runs above the child. `budgets` are the runs above it whose limits hold for their whole tree.
+    runs above the child. `budgets` are the runs above it whose limits hold for their whole tree. `voices` are those who
+    had told the parent something.
     """
 
     run: str
@@ -28,6 +29,7 @@ class Parent(msgspec.Struct, frozen=True, omit_defaults=True):
     until: int = 0
     queues: tuple[str, ...] = ()
     budgets: tuple[str, ...] = ()
+    voices: tuple[str, ...] = ()
 
 
 class RunStarted(Stamped, frozen=True):
@@ -282,9 +284,10 @@ class RunReopened(Stamped, frozen=True):
 
 
 class RunCompleted(Stamped, frozen=True):
-    """The agent returned."""
+    """The agent returned. `voices` are the people who had told the run something."""
 
     result: Raw
+    voices: tuple[str, ...] = ()
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -308,7 +311,7 @@ class RunStoppedRecord(Stamped, frozen=True, tag="RunStopped"):
     came through, the innermost last.
 
     If a person is asked how the run continues, the answer is due at the wall clock `until` (in milliseconds; 0: no
-    deadline).
+    deadline). `voices` are the people who had told the run something.
     """
 
     reason: StopReason
@@ -318,6 +321,7 @@ class RunStoppedRecord(Stamped, frozen=True, tag="RunStopped"):
     frames: tuple[Frame, ...] = ()
     renews: tuple[str, ...] = ()  # transactions aborted before the stop: they begin anew after a reopening
     until: int = 0
+    voices: tuple[str, ...] = ()
 
 
 class RunUndone(Stamped, frozen=True):
@@ -388,7 +392,10 @@ class ChildStarted(Stamped, frozen=True):
 
 
 class ChildJoined(Stamped, frozen=True):
-    """The code received the end of a child run: its result, or why it ended without one."""
+    """The code received the end of a child run: its result, or why it ended without one.
+
+    `voices` are the people who had told the child something.
+    """
 
     step: str
     run: str
@@ -396,6 +403,7 @@ class ChildJoined(Stamped, frozen=True):
     reason: str = ""
     error: str = ""
     result: Raw = NOTHING
+    voices: tuple[str, ...] = ()
 
 
 RunRecord: TypeAlias = (

@@ -8,48 +8,25 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
 from beforehand.errors import JournalUnavailable
 from beforehand.journal.memory import MemoryJournal
 from beforehand.journal.port import (
-    EVERY_BODY,
-    NO_USE,
-    AgentKey,
-    BodyFilter,
     BudgetUse,
-    Busy,
-    FoundRecord,
-    Identity,
     Instant,
     Journal,
-    LastFiring,
     Lease,
-    LeaseGranted,
     LedgerEntry,
-    LedgerNews,
-    LimitUse,
-    NewRun,
-    Permit,
-    PermitAnswer,
-    PermitRequest,
-    Post,
-    QueueState,
     Row,
     RunRow,
-    RunStatus,
-    RunWaits,
-    StatusFilter,
-    TakeRequest,
-    Trust,
     Worker,
     WorkerState,
     Write,
 )
-from beforehand.model.heads import Head
 from beforehand.testing.loop import Actor, Died
 
 RIDE_S: Final = 0.005
@@ -136,6 +113,24 @@ class Store(MemoryJournal):
         self.stored(write)
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _read(call: F, *, writing: bool = False, committed: bool = False) -> F:
+    async def forward(self: FaultyJournal, *args: Any, **kwargs: Any) -> Any:
+        return await self.through(call.__name__, *args, writing=writing, committed=committed, **kwargs)
+
+    return cast("F", forward)
+
+
+def _write(call: F) -> F:
+    return _read(call, writing=True)
+
+
+def _commit(call: F) -> F:
+    return _read(call, writing=True, committed=True)
+
+
 class FaultyJournal(ABC):
     """The journal port of one simulated process: the calls of the stored journal, with fault points around them.
 
@@ -161,131 +156,49 @@ class FaultyJournal(ABC):
         if not self._actor.alive:
             raise Died
 
-    async def open(self) -> Identity:
-        await self._reach("open")
-        return await self._stored.open()
-
-    async def confirm(self, trust: Trust, by: str) -> Identity:
-        await self._reach("confirm")
-        return await self._stored.confirm(trust, by)
-
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        await self._reach("claim", writing=True)
-        claimed = await self._stored.claim(run, worker, new)
-        await self._committed_point("claim")
-        return claimed
-
-    async def read(
-        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
-    ) -> list[Row]:
-        await self._reach("read")
-        return await self._stored.read(run, after, limit, newest=newest, only=only)
-
-    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
-        await self._reach("search")
-        return await self._stored.search(text, numbers, limit)
-
-    async def runs(
-        self,
-        *,
-        run: str | None = None,
-        status: StatusFilter | None = None,
-        wakeable: bool = False,
-        limit: int = 1000,
-        after: str = "",
-        newest: bool = False,
-    ) -> list[RunRow]:
-        await self._reach("runs")
-        return await self._stored.runs(
-            run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
-        )
-
-    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
-        await self._reach("due")
-        return await self._stored.due(agents, limit, skip)
-
-    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
-        await self._reach("take", writing=True)
-        granted = await self._stored.take(request)
-        await self._committed_point("take")
-        return granted
-
-    async def queues(self) -> list[QueueState]:
-        await self._reach("queues")
-        return await self._stored.queues()
-
-    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
-        await self._reach("fired")
-        return await self._stored.fired(schedule, until_ms)
-
-    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
-        await self._reach("budget_uses")
-        return await self._stored.budget_uses(periods)
-
-    async def counts(self) -> dict[tuple[str, RunStatus], int]:
-        await self._reach("counts")
-        return await self._stored.counts()
-
-    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
-        await self._reach("waiting")
-        return await self._stored.waiting(status)
-
-    async def post(self, post: Post) -> LedgerEntry:
-        await self._reach("post", writing=True)
-        entry = await self._stored.post(post)
-        await self._committed_point("post")
-        return entry
-
-    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
-        await self._reach("post_all", writing=True)
-        entries = await self._stored.post_all(posts)
-        await self._committed_point("post_all")
-        return entries
-
-    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
-        await self._reach("entries")
-        return await self._stored.entries(stream, after)
+    async def through(
+        self, call: str, *args: Any, writing: bool = False, committed: bool = False, **kwargs: Any
+    ) -> Any:
+        """The call of the stored journal, behind its fault points."""
+        await self._reach(call, writing=writing)
+        answer = await getattr(self._stored, call)(*args, **kwargs)
+        if committed:
+            await self._committed_point(call)
+        return answer
 
     def mark(self) -> None:
         return None
-
-    async def news(self, after: int | None) -> LedgerNews:
-        await self._reach("news")
-        return await self._stored.news(after)
-
-    async def head(self) -> Head:
-        await self._reach("head")
-        return await self._stored.head()
-
-    async def permit(self, request: PermitRequest) -> PermitAnswer:
-        await self._reach("permit", writing=True)
-        return await self._stored.permit(request)
-
-    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
-        await self._reach("release", writing=True)
-        await self._stored.release(permit, used)
-
-    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
-        await self._reach("slow", writing=True)
-        await self._stored.slow(limits, wait_ms)
-
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
-        await self._reach("permits")
-        return await self._stored.permits(pause_bound_ms)
-
-    async def hint(self, name: str) -> bytes | None:
-        await self._reach("hint")
-        return await self._stored.hint(name)
-
-    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        await self._reach("put_hint", writing=True)
-        return await self._stored.put_hint(name, body, previous)
 
     def size(self) -> None:  # noqa: B027 - likewise: its bytes are not on a disk
         """The disk is simulated."""
 
     def sidecar(self, suffix: str) -> None:  # noqa: B027 - this is its whole body: files beside it are not simulated
         """See `Journal.sidecar`."""
+
+    open = _read(Journal.open)
+    confirm = _read(Journal.confirm)
+    read = _read(Journal.read)
+    search = _read(Journal.search)
+    runs = _read(Journal.runs)
+    due = _read(Journal.due)
+    queues = _read(Journal.queues)
+    fired = _read(Journal.fired)
+    budget_uses = _read(Journal.budget_uses)
+    counts = _read(Journal.counts)
+    waiting = _read(Journal.waiting)
+    entries = _read(Journal.entries)
+    news = _read(Journal.news)
+    head = _read(Journal.head)
+    permits = _read(Journal.permits)
+    hint = _read(Journal.hint)
+    permit = _write(Journal.permit)
+    release = _write(Journal.release)
+    slow = _write(Journal.slow)
+    put_hint = _write(Journal.put_hint)
+    claim = _commit(Journal.claim)
+    take = _commit(Journal.take)
+    post = _commit(Journal.post)
+    post_all = _commit(Journal.post_all)
 
 
 class Disk(FaultyJournal):
