@@ -302,7 +302,8 @@ class Approvals:
             return f"with an approval of what was {known.shown.decode()} and is {known.observed.decode()}"
         if known.consumed:
             return ""
-        bound = self._calls[name][0] == "adjust" or self._world.plan.policy
+        # What was begun is not judged by another policy: a new yes to send it again stands under the first ruling.
+        bound = self._calls[name][0] == "adjust" or (self._world.plan.policy and record.number == 1)
         if bound and known.newer is not self._newer[_run(name)]:
             return "with an approval of other code"
         ends = min((until for until in known.yes.values() if until), default=0)

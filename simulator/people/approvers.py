@@ -92,6 +92,8 @@ class Errand:
 
 
 NAMES: Final = ("bea", "carl", "dora")
+ASIDE: Final = ("gus", "hal")
+"""They tell no run anything, so one of them may approve what those above proposed."""
 SOON_MS: Final = 40_000
 """Within that time a person answers who is not held up."""
 
@@ -235,6 +237,9 @@ class People:
         self._world.checker.approvals.acknowledged(word, refused=refused)
         if refused and word.says in {"edit", "stand_in"}:
             self._say(SOON_MS // 4, Word(word.operation, word.by, word.shown, word.asks))
+        elif refused and word.says == "yes" and word.by not in ASIDE:
+            by = ASIDE[NAMES.index(word.by) % len(ASIDE)]
+            self._say(SOON_MS // 4, Word(word.operation, by, word.shown, word.asks))
 
 
 def edited(shown: Mapping[str, str], ms: int) -> Mapping[str, Any]:

@@ -157,5 +157,7 @@ def test_a_text_with_line_ends_makes_no_line_that_looks_like_ours(shop: Lab, mod
     said = [shop("run", "asker.py:desk", f'"{mode}"')]
     said += [shop(*words) for words in (("inbox", "--item", item), ("inbox",), ("show", run), ("ps",), ("why", item))]
     for line in (line for one in said for line in (one.out + one.err).split("\n")):
-        assert not line.strip().startswith(("Next: beforehand cancel fake", "beforehand cancel fake", "Known: all")), line
+        assert not line.strip().startswith(("Next: beforehand cancel fake", "beforehand cancel fake", "Known: all")), (
+            line
+        )
     assert "beforehand cancel fake" in said[1].out, "the text is shown all the same"
