@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, get_args
 
+from msgspec.structs import replace
+
 from beforehand.model import records as r
 from beforehand.model.contract import Contract
 from beforehand.model.operation import OperationState
@@ -123,7 +125,8 @@ def _phase(operation: OperationState | None) -> str:
 def _kind(operation: OperationState) -> tuple[object, ...]:
     standings = tuple(attempt.standing(operation.verification.absent_through) for attempt in operation.attempts)
     overs = tuple(attempt.over_up is not None for attempt in operation.attempts)
-    return (operation.phase, standings, overs, bool(operation.approval.approved_digest), operation.released)
+    asks_only, approved = operation.intent.asks_only, bool(operation.approval.approved_digest)
+    return (operation.phase, standings, overs, approved, operation.released, asks_only)
 
 
 def _applied(operation: OperationState | None, record: r.OperationRecord) -> OperationState | None:
@@ -138,6 +141,7 @@ def _records(operation: OperationState | None) -> Iterator[r.OperationRecord]:
     intent = r.Intent("tool", r.Raw(b"{}"), "digest", "contract")
     number = len(operation.attempts) if operation is not None else 0
     yield r.OperationPlanned(step=STEP, intent=intent)
+    yield r.OperationPlanned(step=STEP, intent=replace(intent, asks_only=True))
     yield r.Ruled(step=STEP, policy="policy", ruling=Ruling("ask", "rule"))
     if number < 2:
         yield r.AttemptStarted(step=STEP, number=number + 1, token=1, send_by=1, intent=intent)

@@ -220,7 +220,7 @@ class World:
         resting = {
             row.run
             for row in listed.values()
-            if row.status == "suspended" and (self._rests(row, wall) or self._far(row, wall))
+            if self._far(row, wall) or (row.status == "suspended" and self._rests(row, wall))
         }
         found = self.checker.schedules.restless() + await self.checker.budgets.restless()
         families = self.checker.families

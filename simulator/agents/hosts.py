@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from beforehand.agent.hosted import ALWAYS, HostControl, in_hosted_run, late_tool, name_calls
+from beforehand.agent.hosted import HostControl, in_hosted_run, late_tool, name_calls
 from beforehand.agent.run import Run
 from beforehand.agent.tool import Tool
 from beforehand.errors import UsageError
@@ -39,7 +39,7 @@ def _of_host(name: str, **clauses: Any) -> Tool[..., Any]:
 
 LATE: Final = {
     one.name: one
-    for one in (_of_host("lend"), _of_host("fund", idempotency=Key.forever()), _of_host("vouch", gate=ALWAYS))
+    for one in (_of_host("lend"), _of_host("fund", idempotency=Key.forever()), _of_host("vouch", gate="true"))
 }
 """Tools whose bodies only the host has: a plain write, one with a key, and one that a person approves."""
 

@@ -192,7 +192,8 @@ class Approvals:
             return
         _, arguments = self._calls[name]
         said = [one for one in self._said(name, record.by) if one.says == "yes" and one.stands_for(arguments)]
-        late = said and all(one.said_ms >= known.until for one in said)
+        # A clock that was set back meanwhile has a word come earlier than it was said.
+        late = said and all(min(one.said_ms, record.at) >= known.until for one in said)
         if not said:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name} with {arguments}, and never said so")
         elif known.until and late and not known.held:

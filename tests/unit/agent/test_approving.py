@@ -6,10 +6,16 @@ from typing import Any
 import pytest
 
 from beforehand import Key, Run, RunSuspended, TransactionAborted, agent, current_operation, tool
+from beforehand.errors import PlanRefused, UsageError
 from beforehand.inspect.replay import replay_records
-from beforehand.journal.port import LedgerEntry, Post
 from beforehand.model import records as r
+from beforehand.model.standing_permission import StandingPermission
+from beforehand.people import answers as a
+from beforehand.people.items import items
+from beforehand.people.loaded_item import LoadedItem, load_item
+from beforehand.people.standing_permissions import add_standing
 from beforehand.plans import Call, NewPlanNeeded, Plan, PlanAborted, PlanStep
+from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -33,13 +39,13 @@ async def test_an_approval_is_bound_to_the_facts_that_a_plan_names(lab: Lab):
 
     async with lab.app(asking) as app:
         for airport in ("JFK", "LGA"):
-            with pytest.raises(RunSuspended, match=f'airport = "{airport}"'):
+            with pytest.raises(RunSuspended, match=f'"arguments":{{"airport":"{airport}","card":"\\(redacted\\)"}}'):
                 await app.run(asking, airport)
-        steps = {one.step for run in ("a-JFK", "a-LGA") for one in lab.of(run, r.QuestionAsked)}
+        steps = {one.step for run in ("a-JFK", "a-LGA") for one in lab.of(run, r.OperationParked)}
         assert len(steps) == 2, "the same plan on other facts is another thing to approve"
         assert f"approve-{fly().digest}" not in steps
-        (step,) = [one.step for one in lab.of("a-JFK", r.QuestionAsked)]
-        await app.service.answer(f"a-JFK/{step}", True, by="ann")
+        (step,) = [one.step for one in lab.of("a-JFK", r.OperationParked)]
+        await app.service.approve(f"a-JFK/{step}", by="ann")
         assert await app.resume("a-JFK") == "JFK"
 
 
@@ -57,12 +63,12 @@ async def test_what_is_approved_in_a_step_is_shown_as_it_would_be_called(lab: La
     async with lab.app(asking) as app:
         with pytest.raises(RunSuspended):
             await app.run(asking, "x")
-        (asked,) = lab.of("s-x", r.QuestionAsked)
-        assert 'book {"airport":"JFK"' in asked.question.text
-        assert ', else book {"airport":"EWR"' in asked.question.text
-        assert "4111" not in asked.question.text, "what the tool redacts is not shown"
-        await app.service.answer(f"s-x/{asked.step}", False, by="ann")
-        assert await app.resume("s-x") == "step seat was not approved"
+        (asked,) = lab.of("s-x", r.OperationParked)
+        assert 'book {"airport":"JFK"' in asked.why
+        assert "4111" not in asked.why, "what the tool redacts is not shown"
+        await app.service.decline(f"s-x/{asked.step}", by="ann", why="another day")
+        assert await app.resume("s-x") == "step seat was not approved: another day"
+    assert lab.of("s-x", r.AttemptStarted) == [], "a no is no failure: the fallback is not tried"
 
 
 @virtual
@@ -85,21 +91,12 @@ async def test_a_question_about_what_is_dropped_needs_no_answer(lab: Lab):
         return dropped
 
     async with lab.app(asking) as app:
-        with pytest.raises(RunSuspended, match="Approve step seat"):
+        with pytest.raises(RunSuspended, match="may book"):
             await app.run(asking, "x")
-
-        async def post(one: Post) -> LedgerEntry:
-            if b"the runtime, since a fact was corrected" in one.body:
-                on_record.extend(record for record in lab.durable("w-x") if isinstance(record, r.StepsDropped))
-            return await lab.journal.post(one)
-
-        on_record: list[r.StepsDropped] = []
-        lab.processes[-1].post = post
         await app.service.signal("w-x", "correction")
         assert await app.resume("w-x") == ["~1/fly/seat"]
-    assert on_record, "a process that is paused before the post answers a question of the next owner"
-    (answer,) = [one for one in lab.of("w-x", r.EventReceived) if one.event == "answer"]
-    assert b"the runtime, since a fact was corrected" in bytes(answer.payload)
+        assert await items(app.service.reader) == []
+    assert lab.of("w-x", r.AttemptStarted) == []
     replayed = await replay_records(await lab.journal.open(), "w-x", lab.records("w-x"), [asking])
     assert replayed.agrees, replayed
 
@@ -129,8 +126,8 @@ async def test_a_plan_whose_facts_were_corrected_while_it_waited_is_not_executed
         await lab.pass_time(minutes=2)
         with pytest.raises(RunSuspended):
             await app.resume("l-x")
-        (asked,) = lab.of("l-x", r.QuestionAsked)
-        await app.service.answer(f"l-x/{asked.step}", True, by="ann")
+        (asked,) = lab.of("l-x", r.OperationParked)
+        await app.service.approve(f"l-x/{asked.step}", by="ann")
         assert await app.resume("l-x") == ["airport"]
     assert lab.of("l-x", r.AttemptStarted) == []
 
@@ -149,9 +146,10 @@ async def test_a_plan_that_belongs_together_is_called_off_where_a_step_is_not_ap
     async with lab.app(asking) as app:
         with pytest.raises(RunSuspended):
             await app.run(asking, "x")
-        (asked,) = lab.of("t-x", r.QuestionAsked)
-        await app.service.answer(f"t-x/{asked.step}", False, by="ann")
-        assert "step seat was not approved" in await app.resume("t-x")
+        (asked,) = lab.of("t-x", r.OperationParked)
+        await app.service.decline(f"t-x/{asked.step}", by="ann")
+        assert "plan/seat/book#1 is failed: ann said no" in await app.resume("t-x")
+    assert lab.of("t-x", r.AttemptStarted) == []
 
 
 @virtual
@@ -184,3 +182,117 @@ async def test_what_waits_at_the_gate_of_its_tool_is_dropped_by_a_correction_too
         await app.service.signal("g-x", "correction")
         assert await app.resume("g-x") == ["~1/trip/out"]
     assert lab.of("g-x", r.AttemptStarted) == []
+
+
+# --- a plan is approved as a call is ----------------------------------------------------------------------------------
+
+
+@tool(idempotency=Key.forever(stores="all"))
+async def quote(city: str) -> int:
+    _ = current_operation().key
+    return 900
+
+
+@tool(idempotency=Key.forever(stores="all"))
+async def wire(cents: int) -> str:
+    _ = current_operation().key
+    return f"wired {cents}"
+
+
+def wiring(*steps: PlanStep) -> Any:
+    """An agent whose plan a person has to approve; it tells what became of that."""
+
+    @agent(run_id="p-{city}", tools=[quote, wire])
+    async def desk(run: Run, city: str) -> Any:
+        made = steps or (PlanStep(id="w", primary=Call("wire", {"cents": 6_000_000})),)
+        try:
+            done = await run.execute(Plan(goal="g", name="p", together=False, steps=made), approve=True)
+        except (PlanAborted, TransactionAborted) as gone:
+            return gone.message
+        return dict(done.results)
+
+    return desk
+
+
+async def asked(app: Any, desk: Any) -> LoadedItem:
+    """The run waits for a person: the one thing that it asks."""
+    with pytest.raises(RunSuspended):
+        await app.run(desk, "Rome", by="ann")
+    (item,) = await items(app.service.reader)
+    return await load_item(app.service.reader, item.item)
+
+
+@virtual
+async def test_a_plan_is_approved_by_another_person_than_who_asked_for_it(lab: Lab):
+    desk = wiring()
+    async with lab.app(desk) as app:
+        found = await asked(app, desk)
+        assert '"cents":6000000' in found.subject.reason, "the calls and the amounts are in the question"
+        with pytest.raises(UsageError, match="ann asked for run p-Rome"):
+            await app.service.approve(found.item, by="ann", shown=found.digest)
+        with pytest.raises(UsageError, match="has changed since it was shown"):
+            await app.service.approve(found.item, by="bea", shown="0" * 16)
+        for given in (a.Edit({"goal": "h"}), a.StandIn(None)):
+            with pytest.raises(UsageError, match=r"is not edited in place|nothing is sent of it"):
+                await a.answer(app.service, found.item, given, by="bea", shown=found.digest)
+        await app.service.approve(found.item, by="bea", shown=found.digest)
+        assert await app.run(desk, "Rome") == {"w": "wired 6000000"}
+        history = await app.service.history("p-Rome")
+        assert [one.step for one in history.operations.values() if one.landed] == ["p/w/wire#1"], "it asked only"
+    replayed = await replay_records(await lab.journal.open(), "p-Rome", lab.records("p-Rome"), [desk])
+    assert replayed.agrees, replayed
+
+
+@virtual
+async def test_no_standing_permission_approves_a_plan(lab: Lab):
+    desk = wiring()
+    async with lab.app(desk) as app:
+        until = EPOCH_MS + int(timedelta(days=7).total_seconds() * 1000)
+        await add_standing(app.engine, StandingPermission("", "plan", "bea", until, "true"))
+        assert (await asked(app, desk)).item.startswith("p-Rome/approve-")
+    assert not lab.of("p-Rome", r.AttemptStarted)
+
+
+@virtual
+async def test_a_no_goes_back_with_its_reason_to_who_made_the_plan(lab: Lab):
+    desk = wiring()
+    async with lab.app(desk) as app:
+        found = await asked(app, desk)
+        await app.service.decline(found.item, by="bea", why="take 5,000,000")
+        assert await app.run(desk, "Rome") == "the plan p was not approved: take 5,000,000"
+    assert not lab.of("p-Rome", r.AttemptStarted)
+
+
+def by_quote(within: str) -> tuple[PlanStep, ...]:
+    """Two steps, of which the second pays what the first one says."""
+    pay = Call("wire", {"cents": {"$result": "q"}}, within)
+    return PlanStep(id="q", primary=Call("quote", {"city": "Rome"})), PlanStep(id="w", primary=pay)
+
+
+@pytest.mark.parametrize(("within", "asks"), [("", True), ("cents <= 5000", False), ("cents <= 500", True)])
+@virtual
+async def test_a_result_is_approved_within_the_bound_of_the_plan_only(lab: Lab, within: str, asks: bool):
+    desk = wiring(*by_quote(within))
+    async with lab.app(desk) as app:
+        found = await asked(app, desk)
+        assert '"cents":{"result":"q"}' in found.subject.reason
+        await app.service.approve(found.item, by="bea", shown=found.digest)
+        if asks:
+            step = await asked(app, desk)
+            assert step.item == "p-Rome/p/w/wire#1"
+            assert '"cents":900' in step.subject.reason
+            await app.service.approve(step.item, by="bea", shown=step.digest)
+        assert (await app.run(desk, "Rome"))["w"] == "wired 900"
+
+
+@pytest.mark.parametrize(
+    ("within", "why"),
+    [("1 < 2", "does not limit 'cents' of wire"), ("dollars < 5", "it uses dollars"), ("cents <", "within of wire: ")],
+)
+@virtual
+async def test_a_bound_that_leaves_a_result_free_is_refused_before_a_person_is_asked(lab: Lab, within: str, why: str):
+    desk = wiring(*by_quote(within))
+    async with lab.app(desk) as app:
+        with pytest.raises(PlanRefused, match=why):
+            await app.run(desk, "Rome")
+    assert not lab.of("p-Rome", r.OperationParked)

@@ -63,7 +63,7 @@ async def test_a_step_that_waits_for_approval_is_called_off_and_planned_anew(lab
 async def test_a_question_before_a_step_is_called_off(lab: Lab):
     desk = follower(lab, step("fly", ask_if="true"))
     async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended, match="Approve"):
+        with pytest.raises(RunSuspended, match="may book"):
             await app.run(desk, "ann")
         await app.service.tell("trip-ann", "LaGuardia", by="ann", facts={"city": "LGA"})
         with pytest.raises(RunSuspended, match="LGA"):

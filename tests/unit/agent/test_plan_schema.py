@@ -148,7 +148,7 @@ ANSWER = {
     "goal": "fly", "name": "fly", "together": False,
     "steps": [
         {
-            "id": "find", "primary": {"tool": "search", "arguments": {"city": "Lisbon", "on": "2026-11-21", "limit": None}},
+            "id": "find", "primary": {"tool": "search", "arguments": {"city": "Lisbon", "on": "2026-11-21", "limit": None}, "within": ""},
             "fallbacks": [], "after": [], "when": "", "abort_if": [], "ask_if": "", "timeout_s": None, "attempts": None,
             "hold": False, "relies_on": [],
         },
@@ -160,6 +160,7 @@ ANSWER = {
                     "flight": {"$result": "find.0"}, "passengers": [{"name": "Ann", "luggage": 1}], "wish": None,
                     "travel": None, "notes": '{"meal": "vegan"}', "pair": '[2, "y"]', "extra": None,
                 },
+                "within": "flight != ''",
             },
             "fallbacks": [], "after": ["find"], "when": "size(results.find) > 0", "abort_if": [], "ask_if": "",
             "timeout_s": 20, "attempts": 2, "hold": False, "relies_on": [],

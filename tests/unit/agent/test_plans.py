@@ -238,15 +238,10 @@ async def test_what_a_step_asks_is_bound_to_its_plan(lab: Lab):
         return (await run.execute(plan, {"cents": 9})).results["seat"]["code"]
 
     async with lab.app(asking) as app:
-        with pytest.raises(RunSuspended, match=f"{plan.digest}.seat"):
+        with pytest.raises(RunSuspended, match="b-x/careful/seat/book#1"):
             await app.run(asking, "x")
-        with pytest.raises(UsageError):
-            await app.service.answer("b-x/approve-seat", True, by="ann")
-        with pytest.raises(RunSuspended):
-            await app.resume("b-x")
         (asked,) = waits_of(await app.service.row("b-x"))
-        assert asked.step.endswith(f"approve-{plan.digest}.seat")
-        await app.service.answer(f"b-x/{asked.step}", False, by="ann")
+        await app.service.decline(f"b-x/{asked.step}", by="ann")
         with pytest.raises(TransactionAborted, match="not approved"):
             await app.resume("b-x")
 
@@ -317,10 +312,10 @@ async def test_an_approval_is_bound_to_the_digest_of_the_plan(lab: Lab):
         with pytest.raises(RunSuspended, match=plan.digest):
             await app.run(asking, "x")
         with pytest.raises(UsageError):
-            await app.service.answer(f"a-x/approve-{'0' * 16}", True, by="ann")
+            await app.service.approve(f"a-x/approve-{'0' * 16}", by="ann")
         with pytest.raises(RunSuspended):
             await app.resume("a-x")
-        await app.service.answer(f"a-x/approve-{plan.digest}", True, by="ann")
+        await app.service.approve(f"a-x/approve-{plan.digest}", by="ann")
         assert await app.resume("a-x") == "A1"
 
 

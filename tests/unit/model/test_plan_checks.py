@@ -22,7 +22,7 @@ def no_conditions(text: str) -> Iterable[str]:
 def faults(*steps: PlanStep, name: str = "plan", tools: dict[str, KnownStep] | None = None, **given) -> list[str]:
     plan = Plan(goal="a letter is sent", name=name, steps=steps, together=False)
     known = Given(TOOLS if tools is None else tools, **given)
-    return [str(fault) for fault in faults_of(plan, known, no_conditions)]
+    return [str(fault) for fault in faults_of(plan, known, no_conditions, lambda _text, known: frozenset(known))]
 
 
 def a_step(name: str = "a", call: Call = LETTER, **more) -> PlanStep:

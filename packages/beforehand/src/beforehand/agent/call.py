@@ -84,7 +84,7 @@ async def outcome_of(
             f"or {tool.name}.__wrapped__(...) to bypass the runtime",
         )
     call = ToolCall(tool, arguments, step, model, at_once=at_once, about=about or tool.about)
-    if tool.contract.effect == "read":
+    if tool.contract.effect == "read" and not tool.asks_only:
         record = await read(scope, call)
         learn_from_read(scope, record)
         return read_outcome(tool, arguments, record, scope.active.run)

@@ -93,6 +93,12 @@ def checked(text: str, known: Collection[str]) -> None:
         raise ConditionError(f"unknown function {', '.join(sorted(named - _FUNCTIONS))}")
 
 
+def names_used(text: str, known: Collection[str]) -> frozenset[str]:
+    """Parse a condition that may use the `known` names; those that it uses. Raises `ConditionError`."""
+    checked(text, known)
+    return frozenset(_program(text).variables())
+
+
 def inputs_used(text: str) -> frozenset[str] | None:
     """The parts of the input that a condition names; None where it may use any of them."""
     named = _INPUTS.findall(_code(text))

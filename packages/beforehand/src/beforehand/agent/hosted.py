@@ -46,7 +46,6 @@ from beforehand.model.ids import NAME_LIMIT, can_name
 from beforehand.model.outcome import Outcome
 from beforehand.model.parameters import parse_arguments
 from beforehand.model.usage import own_name
-from beforehand.policies import Gate
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from beforehand.policies import Retry
 
 T = TypeVar("T")
-ALWAYS: Final = Gate("true")
 _KEY: Final = re.compile(r"api[ _-]?key", re.IGNORECASE)
 """What an exception of a model's client says that has no key, and so no answer of a service."""
 CONTROL: Final = "host:"
@@ -292,12 +290,6 @@ def _without_key(error: Exception) -> UsageError:
     )
 
 
-def gated(tool: Tool[..., Any]) -> Tool[..., Any]:
-    """The tool with a gate that always asks. The people and the time limit of its own gate stay."""
-    gate = tool.contract.gate
-    return tool.with_gate(ALWAYS if gate is None else msgspec.structs.replace(gate, when=ALWAYS.when))
-
-
 def has_own_result(outcome: Outcome[Any]) -> bool:
     """True if the call itself succeeded, with a result that is at hand; a model receives the rest as text."""
     return outcome.status == "succeeded" and not outcome.code and not outcome.reused
@@ -426,6 +418,13 @@ def late_tool(
     return tool_from_schema(_no_body, name=name, parameters=parameters, description=description, late=True, **clauses)
 
 
+def asking_tool(name: str, parameters: Iterable[str]) -> Tool[..., Any]:
+    """A tool whose call asks people to approve its arguments, and sends nothing."""
+    made = late_tool(name, schema_of(parameters), {"effect": "read"})
+    made.asks_only = True
+    return made.asking()
+
+
 def schema_of(arguments: Iterable[str], parameters: Mapping[str, Any] = MappingProxyType({})) -> Mapping[str, Any]:
     """The schema of a tool that takes these arguments whatever its parameters say: the host judges them."""
     properties: dict[str, Any] = {**{one: {} for one in arguments}, **parameters.get("properties", {})}
@@ -457,7 +456,7 @@ def described_tool(
     if known is not None and schema_known == schema and clauses_known == clauses:
         return known
     made = late_tool(name, schema, clauses, description)
-    made = gated(made) if asked else made
+    made = made.asking() if asked else made
     if len(_DESCRIBED) >= _MOST_DESCRIBED:
         _DESCRIBED.clear()
     _DESCRIBED[which] = copy.deepcopy(schema), dict(clauses), made

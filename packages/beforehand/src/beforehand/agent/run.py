@@ -168,7 +168,7 @@ class Run:
         """Perform a plan durably, as parallel as its dependencies allow, and without asking a model.
 
         Conditions read `given` as `input`. With `approve` the plan waits until a person has approved exactly this plan:
-        `beforehand answer RUN/approve-DIGEST true`. The facts in `relies_on` apply to every step; a mapping also gives
+        `beforehand answer RUN/approve-DIGEST yes`. The facts in `relies_on` apply to every step; a mapping also gives
         the values from which the plan was made.
 
         Raises `PlanRefused` with all faults before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded`

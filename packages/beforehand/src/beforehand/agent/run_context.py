@@ -15,21 +15,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from beforehand.agent.call import outcome_of
+from beforehand.agent.hosted import asking_tool
 from beforehand.agent.model_calls import offered_tools
 from beforehand.agent.questions import AnswerLimit, ask, question_of
 from beforehand.agent.transactions import Transaction, on_commit
 from beforehand.engine import steps
 from beforehand.engine.active_run.log import load
 from beforehand.engine.active_run.scopes import SCOPE, Scope, branch_task
-from beforehand.engine.durable_waits import answer_post
-from beforehand.engine.sealing import sealing
 from beforehand.engine.suspension import Ending
 from beforehand.errors import ReplayDiverged
 from beforehand.journal.entry_codec import read, readable, written
 from beforehand.journal.port import LedgerEntry, Post
 from beforehand.model.facts import Correction, Fact, Known
 from beforehand.model.outcome import Outcome
-from beforehand.model.questions import Answered, Scalar
+from beforehand.model.questions import Scalar
 from beforehand.model.receipts import digest
 from beforehand.model.transaction import WHOLE_RUN, around
 
@@ -115,6 +114,10 @@ class RunContext:
         """The outcome of a call, which is returned even if it failed."""
         return await outcome_of(tool, arguments, None)
 
+    async def approval(self, what: str, shown: dict[str, Any], step: str) -> Outcome[Any]:
+        """The answer of people who approve what is `shown` as they approve a call; a yes settles it."""
+        return await outcome_of(asking_tool(what, shown), shown, step)
+
     async def hold(self, tool: Tool[Any, Any], arguments: dict[str, Any]) -> None:
         """Hold an effect until the outermost transaction around this branch commits."""
         await on_commit(self._scope, tool, arguments)
@@ -157,15 +160,6 @@ class RunContext:
         """Drop the steps under way that rely on a fact which a message corrected."""
         self._scope.active.facts.drop_open_steps()
 
-    def open_questions(self) -> list[str]:
-        """The names of the questions of this run that have no answer."""
-        recorded = self._scope.active.history.steps
-        return [name for name in recorded.questions if name not in recorded.answers]
-
-    async def answer(self, question: str, answer: Answered) -> None:
-        """Answer a question of this run, unless it has an answer."""
-        await _answer(self._scope, question, answer)
-
     # --- records and the ledger ------------------------------------------------------------------------------------
 
     def diverge(self, why: str, detail: str) -> ReplayDiverged:
@@ -193,13 +187,3 @@ class RunContext:
         journal = self._scope.active.process.journal
         found = await readable(journal, await journal.entries(stream), kind)
         return [(entry.id, one) for entry, one in found]
-
-
-@sealing
-async def _answer(scope: Scope, question: str, answer: Answered) -> None:
-    active = scope.active
-    # Make the run's records durable first: otherwise a process that was paused would answer for the next owner.
-    await active.log.flush()
-    post = answer_post(active.run, question, answer)
-    await active.process.journal.post(post)
-    active.process.ledger.arrived(post.stream)

@@ -85,6 +85,8 @@ class Tool(Generic[P, R]):
         self.handlers: dict[str, Code] = {}
         self.late = False
         """True if its body comes with each call: only the code of a host has it."""
+        self.asks_only = False
+        """True if a call of it asks people and sends nothing: a yes settles it."""
         self.where = _place(function)
 
     def __repr__(self) -> str:
@@ -145,8 +147,18 @@ class Tool(Generic[P, R]):
 
     def with_gate(self, gate: Gate) -> Tool[P, R]:
         """The same tool with a gate for one call. Raises `ContractError` for a read, which needs no approval."""
-        checked_gate(self.contract, gate, self.shape, self.redact)
+        if not self.asks_only:
+            checked_gate(self.contract, gate, self.shape, self.redact)
         return _Configured(self, msgspec.structs.replace(self.contract, gate=gate), self.step, at_once=False)
+
+    def asking(self, within: str = "") -> Tool[P, R]:
+        """The same tool with a gate that asks about each call, or each that its gate or `within` does not let through.
+
+        The people and the time limit of its own gate stay. Raises `ContractError` for what cannot be judged.
+        """
+        own = self.contract.gate or Gate("false")
+        when = f"({own.when}) || !({within})" if within else "true"
+        return self.with_gate(msgspec.structs.replace(own, when=when))
 
     # --- handlers ----------------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ def _lines(step: ShownStep) -> list[str]:
     for number, one in enumerate(step.calls):
         lines.append(("" if number == 0 else f"else ({number}) ") + f"{one.tool} {one.arguments}")
         lines += [f"  {about}" for about in [_about(one, hold=step.hold)] if about]
+        lines += [f"  an approval of the plan covers it within {one.within}"] if one.within else []
         lines += [f"  answered {one.answer}"] if one.answer else []
     return [*lines, *(f"aborts the plan after this step if {condition}" for condition in step.abort_after)]
 

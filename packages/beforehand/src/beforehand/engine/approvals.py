@@ -55,7 +55,8 @@ def what_is_asked(driver: OperationDriver, move: m.RequestApproval) -> str:
     if driver.operation.approval.orders:
         because = driver.operation.reason
     call = call_text(intent.tool, bytes(intent.arguments))
-    return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
+    done = "carried out" if intent.asks_only else "sent"
+    return f"may {call} be {done}? {move.rule}" + (f": {because}" if because else "")
 
 
 async def ask(driver: OperationDriver, move: m.RequestApproval) -> None:
@@ -135,6 +136,7 @@ async def find_permission(driver: OperationDriver) -> bool:
         or operation.phase == "gated"
         or operation.edits
         or not operation.intent.executable
+        or operation.intent.asks_only
     ):
         return False
     for permission in await standing_permissions(driver.log.process.journal):
@@ -221,8 +223,9 @@ def verdict_of(operation: OperationState, record: Verdict, codes: AnswerContext)
 
 def checked_result(operation: OperationState, record: r.ResultGiven, tool: ToolCode | None) -> None:
     """Refuse an answer that the tool could not have given. Raises `UsageError` saying what it gives."""
-    if operation.may_have_been_sent:
-        raise UsageError("it may have been sent before", next_step="approve it, or decline it")
+    if operation.may_have_been_sent or operation.intent.asks_only:
+        why = "nothing is sent of it" if operation.intent.asks_only else "it may have been sent before"
+        raise UsageError(why, next_step="approve it, or decline it")
     if tool is not None and (misfit := tool.codec.misfit(bytes(record.result))):
         text = clean(bytes(record.result).decode("utf-8", "replace"))
         raise UsageError(f"{text} is not what {operation.intent.tool} returns", known=misfit)
@@ -260,6 +263,11 @@ def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, sec
 
 
 def _checked_editable(operation: OperationState) -> None:
+    if operation.intent.asks_only:
+        raise UsageError(
+            f"a {operation.intent.tool} is not edited in place", known="it was made for all of its steps together",
+            next_step="decline it and say what is wanted: who made it makes another one, which is asked about again",
+        )  # fmt: skip
     if operation.may_have_been_sent:
         raise UsageError(
             "it may have been sent before with these arguments", next_step="approve it as it is, or decline it"

@@ -209,6 +209,7 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
         executable=written.executable,
         late=tool.late,
+        asks_only=tool.asks_only,
         title=tool.title_of(written.stored),
         hold=_holder_of(active, step) if call.hold else "",
         price=tool.contract.budget.call,

@@ -88,6 +88,11 @@ class ToolCode(Protocol):
         ...
 
     @property
+    def asks_only(self) -> bool:
+        """True if a call of it asks people and sends nothing."""
+        ...
+
+    @property
     def codec(self) -> Codec:
         """The codec of its results."""
         ...

@@ -23,7 +23,6 @@ from beforehand.agent.hosted import (
     HostedRun,
     TurnSettings,
     described_tool,
-    gated,
     has_own_result,
     in_hosted_run,
     name_calls,
@@ -295,7 +294,7 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
         ours = self.__dict__.get("_beforehand_tool")
         with hosted.stopping():  # the host would turn an exception into a text for the model
             if ours is not None:
-                one = gated(ours) if ours.name in settings.approve else ours
+                one = ours.asking() if ours.name in settings.approve else ours
                 return _shown(await hosted.call_checked(name, one, plain))
             clauses = next((settings.clauses[one] for one in _names([self]) if one in settings.clauses), {})
             described = described_tool(

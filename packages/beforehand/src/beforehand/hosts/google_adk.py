@@ -24,7 +24,6 @@ from beforehand.agent.hosted import (
     as_they_come,
     described_tool,
     fitting,
-    gated,
     has_own_result,
     name_calls,
 )
@@ -140,7 +139,7 @@ class BeforehandPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not
         asked = await tool.check_require_confirmation(arguments, context) is True
         ours = getattr(tool, "func", None)
         if isinstance(ours, Tool):
-            return _shown(await hosted.call_checked(name, gated(ours) if asked else ours, arguments))
+            return _shown(await hosted.call_checked(name, ours.asking() if asked else ours, arguments))
         if asked:
             context.tool_confirmation = ToolConfirmation(confirmed=True)  # the gate asks, before the body is called
         outcome, control = await hosted.call_body(

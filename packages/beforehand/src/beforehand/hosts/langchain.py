@@ -23,7 +23,6 @@ from beforehand.agent.hosted import (
     HostedRun,
     TurnSettings,
     described_tool,
-    gated,
     has_own_result,
     in_hosted_run,
     name_calls,
@@ -179,7 +178,7 @@ class BeforehandMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
             return await handler(request)  # the host tells the model that there is no such tool
         ours = _declared(request.tool)
         if ours is not None:
-            one = gated(ours) if call["name"] in self._approve else ours
+            one = ours.asking() if call["name"] in self._approve else ours
             return _message(call, await hosted.call_checked(call["id"], one, call["args"]))
         described, answers = self._tool_of(request.tool, call["args"]), list[Any]()
         while True:

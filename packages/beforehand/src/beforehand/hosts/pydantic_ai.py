@@ -20,7 +20,6 @@ from beforehand.agent.hosted import (
     HostedRun,
     TurnSettings,
     described_tool,
-    gated,
     has_own_result,
     name_calls,
 )
@@ -279,7 +278,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
         asked = context.tool_call_approved and context.tool_call_metadata == _ASKED
         ours = _declared(name, known)
         if ours is not None:
-            outcome = await hosted.call(call, gated(ours) if asked else ours, arguments)
+            outcome = await hosted.call(call, ours.asking() if asked else ours, arguments)
             return _payload_of(outcome)
         definition: ToolDefinition = known if isinstance(known, ToolDefinition) else known.tool_def
         # `MCPToolset` describes its tools with these, also behind a toolset that filters or makes it.

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from beforehand.agent.agent import Agent, gather_tools
-from beforehand.agent.conditions import steps_used
+from beforehand.agent.conditions import names_used, steps_used
 from beforehand.agent.tool import Tool
 from beforehand.errors import UsageError
 from beforehand.inspect.contracts import Danger, clauses
@@ -28,6 +28,7 @@ class PlannedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     danger: Danger = "none"
     undone_by: str = ""
     budget: float | None = None
+    within: str = ""
     answer: str = ""
 
 
@@ -93,7 +94,7 @@ async def dry_run(plan: Plan, tools: Mapping[str, AnyTool]) -> ShownPlan:
 
 
 def _faults(plan: Plan, tools: Mapping[str, AnyTool]) -> list[PlanFault]:
-    return faults_of(plan, Given({name: known_of(tool) for name, tool in tools.items()}), steps_used)
+    return faults_of(plan, Given({name: known_of(tool) for name, tool in tools.items()}), steps_used, names_used)
 
 
 def _in_order(plan: Plan) -> list[PlanStep]:
@@ -138,8 +139,8 @@ def _call(call: Call, tool: AnyTool | None, answers: Mapping[str, Any]) -> Plann
         arguments = call.arguments  # what it refers to is known only when it runs
     text = msgspec.json.encode(arguments).decode()
     if tool is None:
-        return PlannedCall(call.tool, text)
+        return PlannedCall(call.tool, text, within=call.within)
     contract = tool.contract
     budget = contract.budget.cost if contract.budget.cost != float("inf") else None
     undone_by = contract.amends if contract.restores else ""
-    return PlannedCall(call.tool, text, contract.effect, clauses(contract).danger, undone_by, budget)
+    return PlannedCall(call.tool, text, contract.effect, clauses(contract).danger, undone_by, budget, call.within)

@@ -12,12 +12,10 @@ from beforehand.agent.run_context import RunContext
 from beforehand.errors import StaleFacts, UsageError
 from beforehand.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
 from beforehand.model.ids import NAME_LIMIT, can_name
-from beforehand.model.questions import Answered, Scalar
-from beforehand.planning.dependencies import APPROVE
+from beforehand.model.questions import Scalar
 from beforehand.policies import milliseconds
 
 T = TypeVar("T")
-WITHDRAWN: Final = "the runtime, since a fact was corrected"
 
 
 class Facts:
@@ -59,7 +57,6 @@ class Facts:
         correction = context.learn(recorded)
         if correction is None:
             return Correction(name)
-        await _withdraw(context, {*correction.dropped, *correction.underway})
         return await self._journaled(f"corrected:{name}", lambda: correction, Correction)
 
     async def ask_or_infer(
@@ -147,11 +144,3 @@ def _checked(fact: Fact) -> Fact:
             next_step="give plain values, a dataclass, or a Struct",
         ) from error
     return fact
-
-
-async def _withdraw(context: RunContext, steps: set[str]) -> None:
-    """Answer no to pending approvals of dropped steps, so that no reviewer is asked any more."""
-    for name in context.open_questions():
-        step, _, question = name.rpartition("/")
-        if step in steps and question.startswith(APPROVE):
-            await context.answer(name, Answered(False, WITHDRAWN))

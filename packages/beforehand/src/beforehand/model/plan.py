@@ -20,11 +20,13 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """One call of a tool.
 
     An argument `{"$result": "flight.code"}` is a part of an earlier step's result. An argument `{"$fact": "airport"}`
-    is the run's fact of that name.
+    is the run's fact of that name. `within` is a condition over the arguments, such as `cents <= 50000`: who approves
+    the plan approves the call within it before the result is known. Otherwise the call is asked about when it comes.
     """
 
     tool: str
     arguments: dict[str, Any] = {}
+    within: str = ""
 
 
 class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -34,7 +36,7 @@ class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     steps that it refers to and those in `after` have ended. `when` is the condition under which the step is needed.
     `abort_if` are conditions that abort the plan. They are evaluated before anything of the step is sent; a condition
     that reads the step's own result is evaluated after the step. `ask_if` is a condition under which a person has to
-    approve the step first. `timeout_s` limits one call, and `attempts` the attempts of one call, both within the limits
+    approve each call of it. `timeout_s` limits one call, `attempts` the attempts of one call, both within the limits
     of the tool. `hold` delays an irreversible effect until everything else has succeeded. `relies_on` are facts that
     the step needs besides those that its arguments name. If one of them is corrected, the step is dropped.
     """
@@ -122,15 +124,17 @@ def facts_named(value: object) -> Iterator[str]:
             return
 
 
-def resolved(value: Any, results: Mapping[str, Any], facts: Mapping[str, Any]) -> Any:
+def resolved(value: Any, results: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> Any:
     """An argument with every reference and fact replaced, once: the replacements are not searched again.
+
+    Without `results` a reference becomes a text for people, `{"result": "seat.code"}`.
 
     Raises `LookupError` for a part that a result does not have, or a fact that is missing.
     """
     match value:
         case {"$result": str() as text} if len(cast("dict[str, object]", value)) == 1:
             step, *path = text.split(".")
-            return _part(results[step], path)
+            return {"result": text} if results is None else _part(results[step], path)
         case {"$fact": str() as name} if len(cast("dict[str, object]", value)) == 1:
             return facts[name]
         case dict():

@@ -61,7 +61,7 @@ TRANSITIONS: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[st
     r.Verified: ((*OPEN, "unknown"), (SAME, "verifying")),
     r.Reobserved: (WAITING, (SAME, "gated")),
     r.WaitScheduled: ((*WAITING, "unknown"), (SAME, "ready")),
-    r.ApprovalGranted: (("gated",), (SAME, "ready")),
+    r.ApprovalGranted: (("gated",), (SAME, "ready", "succeeded")),
     r.ApprovalRefused: (("gated",), ("failed", "unknown")),
     r.ArgumentsEdited: (("gated",), ("ready",)),
     r.ResultGiven: (("gated",), ("succeeded",)),
@@ -448,6 +448,13 @@ def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) 
     if len(approvers) < approval.people_needed:
         return replace(operation, approval=approval)
     approval = replace(approval, approved_digest=record.approval, person_asked=operation.may_have_landed)
+    if operation.intent.asks_only:
+        basis = Basis("person", ", ".join(approvers), record.note)
+        settlement = replace(operation.settlement, basis=basis, result=r.Raw(b"null"), at=record.at, stood_in=True)
+        return replace(
+            operation, phase="succeeded", approval=approval, rule="a person said yes", reason="", waits_for="",
+            settlement=settlement,
+        )  # fmt: skip
     return replace(operation, phase="ready", approval=approval, reason="", waits_for="")
 
 

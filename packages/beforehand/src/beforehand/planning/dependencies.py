@@ -14,10 +14,11 @@ import msgspec
 
 from beforehand.agent.conditions import inputs_used
 from beforehand.agent.run_context import RunContext
+from beforehand.agent.tool import Tool
 from beforehand.errors import UsageError
 from beforehand.model.errors import Shaken
 from beforehand.model.facts import Known
-from beforehand.model.plan import DEPENDENCIES, Plan, PlanStep, facts_named
+from beforehand.model.plan import DEPENDENCIES, Call, Plan, PlanStep, facts_named, resolved
 from beforehand.model.values import json_form
 
 NamedFacts: TypeAlias = Mapping[str, Any] | tuple[str, ...]
@@ -54,14 +55,20 @@ class PlanDependencies:
         text = msgspec.json.encode([self._plan, self._named], order="deterministic", enc_hook=json_form)
         return hashlib.sha256(text).hexdigest()[:16]
 
-    @property
-    def shown_digest(self) -> str:
-        """That digest as shown to a reviewer, with those facts."""
-        facts = "".join(
-            f", {name} = {msgspec.json.encode(value, enc_hook=json_form).decode()}"
-            for name, value in self._named.items()
-        )
-        return self.digest + facts
+    def shown(self, tools: Mapping[str, Tool[..., Any]]) -> list[dict[str, Any]]:
+        """The steps as a reviewer is shown them: with those facts in their places, without what their tools redact."""
+
+        def call(one: Call) -> dict[str, Any]:
+            hidden, arguments = tools[one.tool].redact, resolved(one.arguments, None, self._named)
+            plain: dict[str, Any] = msgspec.to_builtins(one)
+            return {**plain, "arguments": {**arguments, **dict.fromkeys(hidden & arguments.keys(), "(redacted)")}}
+
+        steps: list[dict[str, Any]] = []
+        for step in self._plan.steps:
+            plain = msgspec.to_builtins(msgspec.structs.replace(step, primary=Call(""), fallbacks=()))
+            others = {"fallbacks": [call(one) for one in step.fallbacks]} if step.fallbacks else {}
+            steps.append({**plain, "primary": call(step.primary), **others})
+        return steps
 
     def begin(self, path: str) -> None:
         """Record that the plan begins, with its steps below `path`."""

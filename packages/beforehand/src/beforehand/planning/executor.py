@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from beforehand.agent.conditions import ConditionError, holds, reads_result_of, steps_used
+from beforehand.agent.conditions import ConditionError, holds, names_used, reads_result_of, steps_used
 from beforehand.agent.run_context import RunContext
 from beforehand.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanRefused, PlanStepFailed
-from beforehand.model.canonical.encode import forms
 from beforehand.model.contract import Contract
 from beforehand.model.errors import Shaken
-from beforehand.model.outcome import Outcome, message_basis
-from beforehand.model.plan import JUDGED, Call, Chosen, JudgedConditions, Plan, PlanStep, resolved
+from beforehand.model.outcome import ASKED_BACK, DECLINED, EXPIRED, Outcome, message_basis
+from beforehand.model.plan import JUDGED, Call, Chosen, JudgedConditions, Plan, PlanStep, references, resolved
 from beforehand.model.plan_checks import Given, KnownStep, faults_of, parse_planned
 from beforehand.planning.dependencies import APPROVE, NamedFacts, PlanDependencies
 
@@ -49,7 +48,7 @@ def check_plan(
     the plan will be executed inside a transaction of code.
     """
     known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
-    faults = faults_of(plan, Given(known, facts, inside), steps_used)
+    faults = faults_of(plan, Given(known, facts, inside), steps_used, names_used)
     if faults:
         listed = tuple(map(str, faults))
         reasons = "1 reason" if len(listed) == 1 else f"{len(listed)} reasons"
@@ -58,7 +57,7 @@ def check_plan(
 
 def known_of(tool: Tool[Any, Any]) -> KnownStep:
     """The properties of a tool that a check of its calls needs."""
-    return KnownStep(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns)
+    return KnownStep(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns, tool.judged)
 
 
 async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanResult:
@@ -67,14 +66,27 @@ async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanR
     dependencies = PlanDependencies(context.facts, plan, how.given, how.relies_on)
     check_plan(plan, tools, dependencies.facts, inside=context.in_transaction())
     await _same_plan(context, plan)
-    if how.approve and not await approved(
-        context, dependencies.digest, f"the plan {plan.name} ({dependencies.shown_digest})"
-    ):
-        raise PlanAborted(f"the plan {plan.name} was not approved", run=context.run, plan=plan.name)
+    if how.approve:
+        await _approval(context, plan, tools, dependencies)
     if not plan.together:
-        return await PlanExecution(context.section(plan.name), plan, tools, how.given, dependencies).perform()
+        return await PlanExecution(context.section(plan.name), plan, tools, how, dependencies).perform()
     async with context.transaction(plan.name):
-        return await PlanExecution(RunContext.current(), plan, tools, how.given, dependencies).perform()
+        return await PlanExecution(RunContext.current(), plan, tools, how, dependencies).perform()
+
+
+async def _approval(
+    context: RunContext, plan: Plan, tools: Mapping[str, AnyTool], dependencies: PlanDependencies
+) -> None:
+    """Wait until people have approved exactly this plan, as they approve a call. Raises `PlanAborted` for a no.
+
+    The question has the facts that the plan names in their places, and nothing that a tool redacts.
+    """
+    shown = {"plan": plan.name, "goal": plan.goal, "together": plan.together, "steps": dependencies.shown(tools)}
+    outcome = await context.approval("plan", shown, f"{APPROVE}-{dependencies.digest}")
+    if message_basis(outcome) is not None:
+        raise outcome.error()
+    if outcome.status != "succeeded":
+        raise PlanAborted(f"the plan {plan.name} was not approved: {outcome.reason}", run=context.run, plan=plan.name)
 
 
 async def _same_plan(context: RunContext, plan: Plan) -> None:
@@ -96,8 +108,8 @@ SKIPPED: Final = "skipped"
 STALE: Final = "stale"
 DROPPED: Final = "dropped"
 ABORTED: Final = "aborted"
-MOST_SHOWN: Final = 500
-"""The largest part of one call, in characters, that a reviewer is shown before approving it."""
+NOT_APPROVED: Final = frozenset({DECLINED, ASKED_BACK, EXPIRED})
+"""The codes of a call that people did not approve."""
 
 
 class PlanResult(msgspec.Struct, frozen=True):
@@ -112,12 +124,14 @@ class PlanExecution:
     """One running plan. `facts` are those known when it was given."""
 
     def __init__(
-        self, context: RunContext, plan: Plan, tools: Mapping[str, AnyTool], given: Any, dependencies: PlanDependencies
-    ) -> None:
+        self, context: RunContext, plan: Plan, tools: Mapping[str, AnyTool], how: ExecuteOptions,
+        dependencies: PlanDependencies,
+    ) -> None:  # fmt: skip
         self._context = context
         self._plan = plan
         self._tools = tools
-        self._given = given
+        self._given = how.given
+        self._approved = how.approve
         self._dependencies = dependencies
         self._results: dict[str, Any] = {}
         self._chosen: dict[str, Chosen] = {}
@@ -204,13 +218,7 @@ class PlanExecution:
         if held := await self._aborts(step, before, after=False):
             await self._chose(Chosen(step.id, ABORTED, why=f"called off before it was sent: {held}"))
             raise self._aborted(step, held)
-        if step.ask_if and self._holds(step, step.ask_if):
-            asked = f"{self._dependencies.digest}.{step.id}"
-            yes = await approved(RunContext.current(), asked, f"step {step.id}: {self._proposed(step)}")
-            await self._still_grounded(step)
-            if not yes:
-                raise PlanAborted(f"step {step.id} was not approved", run=self._context.run, plan=self._plan.name)
-        await self._try_in_order(step)
+        await self._try_in_order(step, asks=bool(step.ask_if) and self._holds(step, step.ask_if))
         if held := await self._aborts(step, after, after=True):
             await self._chose(msgspec.structs.replace(self._chosen[step.id], why=f"called off: {held}"))
             raise self._aborted(step, held)
@@ -231,18 +239,6 @@ class PlanExecution:
         run, plan = self._context.run, self._plan.name
         return PlanAborted(f"step {step.id}: {condition}", run=run, plan=plan, step=step.id)
 
-    def _proposed(self, step: PlanStep) -> str:
-        """The calls of a step as they would be made, for a reviewer, without what the tool redacts."""
-        shown: list[str] = []
-        for call in step.calls:
-            try:
-                arguments = forms(self._arguments(self._tools[call.tool], call), self._tools[call.tool].redact).stored
-            except ArgumentError as error:
-                shown.append(f"{call.tool} (not possible: {error.message})")
-            else:
-                shown.append(f"{call.tool} {arguments.decode()}"[:MOST_SHOWN])
-        return ", else ".join(shown)
-
     async def _still_grounded(self, step: PlanStep, *reasons: str) -> None:
         """Raise `NewPlanNeeded` if a fact that this step relies on was corrected since the plan was given."""
         wrong = await self._dependencies.wrong(RunContext.current(), step.id)
@@ -257,7 +253,7 @@ class PlanExecution:
         except ConditionError as error:
             raise self._failed(step, str(error)) from error
 
-    async def _try_in_order(self, step: PlanStep) -> None:
+    async def _try_in_order(self, step: PlanStep, *, asks: bool) -> None:
         """Perform the primary; then a fallback, only if all calls before it are proven to have failed."""
         reasons: list[str] = []
         for number, call in enumerate(step.calls):
@@ -266,7 +262,7 @@ class PlanExecution:
                 break
             chosen = PRIMARY if number == 0 else f"fallback {number}"
             try:
-                tool, arguments = self._ready(step, call)
+                tool, arguments = self._ready(step, call, asks=asks)
             except ArgumentError as error:  # nothing was sent: the next call may be tried
                 reasons.append(error.message)
                 continue
@@ -280,6 +276,12 @@ class PlanExecution:
                 self._results[step.id] = self._stored(call, outcome)
                 await self._chose(Chosen(step.id, chosen, call.tool, "; ".join(reasons)))
                 return
+            if asks and outcome.code in NOT_APPROVED:
+                await self._still_grounded(step)
+                run, plan = self._context.run, self._plan.name
+                raise PlanAborted(
+                    f"step {step.id} was not approved: {outcome.reason}", run=run, plan=plan, step=step.id
+                )
             reasons.append(f"{call.tool} {outcome.status}: {outcome.reason}")
             await self._after_failure(step, call, outcome, reasons)
         await self._fail(step, reasons)
@@ -321,8 +323,12 @@ class PlanExecution:
             shaken=shaken,
         )  # fmt: skip
 
-    def _ready(self, step: PlanStep, call: Call) -> tuple[AnyTool, dict[str, Any]]:
+    def _ready(self, step: PlanStep, call: Call, *, asks: bool) -> tuple[AnyTool, dict[str, Any]]:
         tool = _within_limits(self._tools[call.tool], step)
+        # An approval of the plan covers what was shown: a result was not known then.
+        unknown = self._approved and any(references(call.arguments))
+        if tool.contract.effect == "write" and (asks or unknown):
+            tool = tool.asking("" if asks else call.within)
         return tool, self._arguments(tool, call)
 
     def _arguments(self, tool: AnyTool, call: Call) -> dict[str, Any]:
@@ -365,11 +371,6 @@ def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
     if step.attempts is not None and step.attempts < contract.retry.attempts:
         retry = msgspec.structs.replace(contract.retry, attempts=step.attempts)
     return tool if timeout is None and retry is None else tool.options(timeout=timeout, retry=retry)
-
-
-async def approved(context: RunContext, key: str, what: str) -> bool:
-    """A person's answer to a question about exactly this."""
-    return bool(await context.ask(f"Approve {what}?", returns=bool, step=f"{APPROVE}-{key}"))
 
 
 def _corrected(failure: BaseException) -> bool:

@@ -55,7 +55,8 @@ def _call(tool: Tool[..., Any], definitions: dict[str, Schema]) -> Schema:
         definitions |= needed
         left_out = () if name in tool.shape.required else (_NULL,)
         arguments[name] = one_of(value, _to(_RESULT), _to(_FACT), *left_out)
-    return closed({"tool": {**_TEXT, "const": tool.name}, "arguments": closed(arguments)})
+    within = {**_TEXT, "description": "a CEL condition over the arguments that limits each result; empty for none"}
+    return closed({"tool": {**_TEXT, "const": tool.name}, "arguments": closed(arguments), "within": within})
 
 
 _JUDGED: Final = "judged before the step is sent, or after it where it reads the step's own result"

@@ -45,6 +45,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     taint: str = ""  # the source that touched its arguments, if its caller stated one
     late: bool = False  # only a host's code has the tool's body: the record alone never sends it
     price: str = ""  # what the tool declares that one call costs, with the currency
+    asks_only: bool = False  # a yes is all that is asked for: nothing is ever sent
 
     @property
     def can_conflict(self) -> bool:
