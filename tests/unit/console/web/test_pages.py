@@ -211,6 +211,7 @@ def test_every_answer_has_a_form_and_every_form_an_answer():
         ({"type": "snooze", "until_ms": "2026-12-01T08:00"}, a.Snooze(1_796_112_000_000)),
         ({"type": "did_not_happen", "then": "retry"}, a.DidNotHappenAnswer("retry")),
         ({"type": "reply", "value": "Rome"}, a.ReplyAnswer("Rome")),
+        ({"type": "happened_times", "times": "1", "then": "retry"}, a.HappenedTimes(1, "retry")),
     ],
 )
 def test_a_form_is_read_as_its_answer(fields: dict[str, str], answer: a.Answer):

@@ -90,6 +90,14 @@ FORMS: Final = {
             ),
         ),
         Form(
+            "happened_times", "Say how many were sent", "Say how many",
+            "The first ones in the order of records count as sent. The others are made once more, or given up.",
+            fields=(
+                Field("times", "How many were sent?", "number", True), Field("then", "The others?", "choice", True,
+                "give_up", "", _THEN), _EVIDENCE, _RESULT,
+            ),
+        ),
+        Form(
             "retry_same_key", "Send it again under the same key", "Send it again",
             "Whether it happened or not: the other system does nothing twice under one key.", fields=(_EVIDENCE,),
         ),
@@ -160,6 +168,7 @@ def forms_for(found: Dossier) -> list[Form]:
     left_out = {"edit"} if len(found.arguments) > LONGEST else set[str]()
     left_out |= set() if found.same_key else {"retry_same_key"}
     words = [word for word in a.fitting_answers(found.kind, found.item) if word not in left_out]
+    words = ["happened_times", *words] if found.alike else words
     plain_first = sorted(words, key=lambda word: word not in _PLAIN)
     return [own[word](found) if word in own else FORMS[word] for word in (*plain_first, *HANDING)]
 
@@ -237,7 +246,7 @@ def _value(field: Field, text: str) -> object:
             case "json":
                 return decode_json(text)
             case "number":
-                return float(text)
+                return int(text) if text.strip().isdigit() else float(text)
             case "moment":
                 return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
             case "line" | "text" | "choice":

@@ -334,6 +334,7 @@ def permission_for(given: a.Answer) -> Permission:
         case (
             a.HappenedAnswer()
             | a.DidNotHappenAnswer()
+            | a.HappenedTimes()
             | a.RetrySameKey()
             | a.CompensateAnswer()
             | a.Abandon()

@@ -66,6 +66,7 @@ class AnswerOptions(msgspec.Struct, frozen=True):
     ask: str | None = None
     evidence: str = ""
     result: str | None = None
+    sent: int | None = None
 
     @property
     def by_option(self) -> bool:
@@ -99,6 +100,10 @@ class AnswerOptions(msgspec.Struct, frozen=True):
 @click.option("--ask", metavar="TEXT", help="Ask the agent something instead; it may propose anew.")
 @click.option("--evidence", default="", metavar="TEXT", help="For a review: how you know; it is recorded.")
 @click.option("--result", metavar="JSON", help="With happened: what the call would have returned.")
+@click.option(
+    "--sent", type=click.IntRange(0), metavar="NUMBER",
+    help="How many were sent of several calls that are alike: the first ones count as sent.",
+)  # fmt: skip
 @click.option("--shown", default="", metavar="DIGEST", help="The digest of what you saw. An approval needs it.")
 @click.option(
     "--all", "everything", is_flag=True, help="Answer every approval that is not snoozed with WORD, all or none."
@@ -216,7 +221,7 @@ def _answer_of(now: LoadedItem, value: str, meant: AnswerOptions) -> a.Answer:
     if meant.ask is not None:
         return a.AskBack(meant.ask)
     result = r.NOTHING if meant.result is None else r.Raw(msgspec.json.encode(any_json(meant.result)))
-    return answer_from_words(now, Typed(value, meant.why, meant.hours, meant.evidence, result))
+    return answer_from_words(now, Typed(value, meant.why, meant.hours, meant.evidence, result, meant.sent))
 
 
 def _shown(given: a.Answer, value: str) -> str | int | float | bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 NAME: Final = "NAME"
 PLACEHOLDERS: Final = frozenset(
-    {NAME, "VALUE", "JSON", "TEXT", "DIGEST", "ROLE", "RUN", "FILE.py:AGENT", "FILE.py:NAME"}
+    {NAME, "VALUE", "JSON", "TEXT", "NUMBER", "DIGEST", "ROLE", "RUN", "FILE.py:AGENT", "FILE.py:NAME"}
 )
 """Words that a person replaces. The command line refuses each of them, so that a pasted command does nothing."""
 _UNTYPABLE: Final = "A-NAME-THAT-CANNOT-BE-TYPED"

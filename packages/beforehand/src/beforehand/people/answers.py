@@ -26,6 +26,7 @@ from beforehand.journal.port import Post
 from beforehand.model.commands import Command
 from beforehand.model.decision.evidence import key_left_ms
 from beforehand.model.decision.situation import Now
+from beforehand.model.ids import operation_id
 from beforehand.model.operation import OperationState
 from beforehand.model.questions import Scalar
 from beforehand.model.records import RunStoppedRecord
@@ -110,6 +111,18 @@ class DidNotHappenAnswer(msgspec.Struct, frozen=True, tag="did_not_happen", omit
     evidence: str = ""
 
 
+class HappenedTimes(msgspec.Struct, frozen=True, tag="happened_times", omit_defaults=True):
+    """Of the calls that are alike, so many happened: the first ones in the order of records count as those.
+
+    The others did not happen: they are sent once more, or given up. `result` is what each would have returned.
+    """
+
+    times: Annotated[int, Meta(ge=0)]
+    then: Literal["retry", "give_up"] = "give_up"
+    evidence: str = ""
+    result: Any = None
+
+
 class RetrySameKey(msgspec.Struct, frozen=True, tag="retry_same_key", omit_defaults=True):
     """Send it once more, whether it happened or not: the system dedupes on the same key."""
 
@@ -153,7 +166,7 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
 
 
 Verdict: TypeAlias = Approve | Edit | Decline | StandIn | AskBack
-Review: TypeAlias = HappenedAnswer | DidNotHappenAnswer | RetrySameKey | CompensateAnswer | Abandon
+Review: TypeAlias = HappenedAnswer | DidNotHappenAnswer | HappenedTimes | RetrySameKey | CompensateAnswer | Abandon
 Handover: TypeAlias = Delegate | Snooze | Escalate
 Answer: TypeAlias = Verdict | ReplyAnswer | TakeOver | Resume | Review | Handover
 """Every answer there is; on the wire its `type` says which."""
@@ -207,7 +220,8 @@ async def answer(
     service = service.about(now, shown)
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
-    if not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
+    counted = isinstance(given, HappenedTimes) and bool(now.alike)
+    if not counted and not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
         waits = f"waits for {_MEANT[now.kind]}" if now.open else "is not an open item"
         known = f"it takes: {', '.join(fitting_answers(now.kind, now.item, contradicted=now.contradicted))}"
         raise UsageError(f"{now.item} {waits}, and does not take this answer", known=known)
@@ -267,6 +281,8 @@ async def _review(service: ControlService, now: LoadedItem, given: Review, by: s
         case RetrySameKey():
             _checked_key(service, now)
             return await service.resolve(now.item, "same_key", by=by, evidence=given.evidence)
+        case HappenedTimes():
+            return await _count(service, now, given, by)
         case CompensateAnswer():
             return await _compensate(service, now, given, by)
         case Abandon():
@@ -297,7 +313,7 @@ async def _review_transaction(service: ControlService, now: LoadedItem, given: R
             return await service.call_off(now.run, now.step, by=by, why=given.evidence)
         case CompensateAnswer() | RetrySameKey() | DidNotHappenAnswer(then="retry"):
             return await service.resolve_transaction(now.run, now.step, "retry", by=by, why=given.evidence)
-        case HappenedAnswer() | DidNotHappenAnswer():
+        case HappenedAnswer() | DidNotHappenAnswer() | HappenedTimes():
             raise UsageError(
                 f"{now.item} is a transaction: the outcomes of its operations are stated one by one",
                 known=f"it is stuck at: {', '.join(transaction.stuck) or 'nothing'}",
@@ -347,6 +363,26 @@ async def _compensate(service: ControlService, now: LoadedItem, given: Compensat
         why = given.evidence or f"{now.step} is compensated"
         await draft.call_off(now.run, inside[-1].name, by=by, why=why)
     await draft.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
+    return await _together(service, now, words)
+
+
+async def _count(service: ControlService, now: LoadedItem, given: HappenedTimes, by: str) -> Applied:
+    """Record how many of the calls that are alike happened: all answers, or none."""
+    if given.times > len(now.alike):
+        raise UsageError(f"{now.item} is one of {len(now.alike)} alike, and {given.times} are said to have happened")
+    words = CollectingSink(service.engine.environment.clock.wall_ms())
+    draft = service.about(now, "").over(words)
+    otherwise: Literal["retry", "did_not_happen"] = "retry" if given.then == "retry" else "did_not_happen"
+    for number, step in enumerate(now.alike):
+        name = operation_id(now.run, step)
+        if number < given.times:
+            await draft.resolve(name, "happened", by=by, evidence=given.evidence, result=given.result)
+        else:
+            await draft.resolve(name, otherwise, by=by, evidence=given.evidence)
+    return await _together(service, now, words)
+
+
+async def _together(service: ControlService, now: LoadedItem, words: CollectingSink) -> Applied:
     try:
         await service.sink.post_all(words.posts)
     except LedgerTaken as taken:

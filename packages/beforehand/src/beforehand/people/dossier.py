@@ -22,6 +22,7 @@ from beforehand.inspect.text import moment
 from beforehand.model import records as r
 from beforehand.model.contract import Contract
 from beforehand.model.contradiction import contradiction_text
+from beforehand.model.ids import operation_id
 from beforehand.model.names import remarks
 from beforehand.model.operation import OperationState
 from beforehand.model.questions import Scalar
@@ -139,6 +140,7 @@ class Dossier(msgspec.Struct, frozen=True):
     amendable: bool = False
     same_key: bool = False  # True if a service dedupes on the key of this operation, so that sending again is safe
     frames: tuple[str, ...] = ()
+    alike: tuple[str, ...] = ()  # the other calls that a reviewer could take for this one
 
 
 async def _records_of(reader: JournalReader, about: LoadedItem) -> list[r.Record]:
@@ -203,7 +205,7 @@ async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
         earlier=earlier_answers(operation, records) if operation is not None else (),
         thoughts=thoughts,
         confidence=sure[-1] if sure else None,
-        risks=(*_marks(about, asks), *_proposed(about), *_risks(operation, contract)),
+        risks=(*_one_of(about), *_marks(about, asks), *_proposed(about), *_risks(operation, contract)),
         evidence=_evidence(about, records),
         cost=_cost(records),
         blocked=_blocked(history, step),
@@ -227,6 +229,7 @@ async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
         relied=await relied_on(reader, history, records, step) if about.contradicted else (),
         undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
         frames=tuple(map(str, halted.frames)) if halted is not None else (),
+        alike=tuple(operation_id(run, one) for one in about.alike if one != step),
     )
 
 
@@ -277,6 +280,13 @@ def required_text(require: Require) -> str:
     if fresh is not None:
         parts.append(f"with a password in the last {milliseconds(fresh) // 1000} s")
     return f"to approve it takes {' '.join(parts)}"
+
+
+def _one_of(about: LoadedItem) -> tuple[str, ...]:
+    """A sentence about the calls that a reviewer could take for this one: two wrong answers would send a third."""
+    others = ", ".join(operation_id(about.run, step) for step in about.alike if step != about.step)
+    count = len(about.alike)
+    return (f"one of {count} like this: {others} is unknown, too; say how many were sent",) if others else ()
 
 
 def _marks(about: LoadedItem, asks: str) -> tuple[str, ...]:
@@ -416,4 +426,5 @@ def _commands(about: LoadedItem, listed: str, contract: Contract | None) -> tupl
             *(to_type("answer", about.item, *way, *named) for way in (("--ask", "TEXT"), *ways)),
         )
     result = isinstance(about.subject, OperationState) and needs_result(about.history, about.subject)
-    return answers_with(about.run, "person", listed, sent=sent, result=result)
+    counted = (to_type("answer", about.item, "retry", "--sent", "NUMBER", "--evidence", "TEXT"),) if about.alike else ()
+    return (*counted, *answers_with(about.run, "person", listed, sent=sent, result=result))

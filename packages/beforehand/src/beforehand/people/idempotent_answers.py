@@ -168,6 +168,9 @@ def _says(record: r.Record, given: Any) -> bool:
         case r.ResultGiven():
             result = msgspec.json.decode(record.result)
             return _name(given) == "stand_in" and (result, record.note) == (given.result, given.why)
+        case r.Resolved() if _name(given) == "happened_times":
+            otherwise = "retry" if given.then == "retry" else "did_not_happen"
+            return record.evidence == given.evidence and record.word in {"happened", otherwise}
         case r.Resolved() if _name(given) in _WORDS:
             word = "retry" if getattr(given, "then", "") == "retry" else _WORDS[_name(given)]
             result = getattr(given, "result", r.NOTHING)

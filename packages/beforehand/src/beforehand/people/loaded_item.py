@@ -34,7 +34,8 @@ class LoadedItem(msgspec.Struct, frozen=True):
     `digest` is of exactly what is asked: an answer that names another one is refused. `proposers` are the people who
     started the run of an approval or edited its arguments: they cannot approve it. `queue` is where a policy put an
     approval, or code a hand-off; later assignments are in the ledger. `asked_ms` is the wall clock at which an approval
-    was asked for.
+    was asked for. `alike` are the calls of one tool with equal arguments that are unknown together, in the order of
+    records, where there are several.
     """
 
     item: str
@@ -49,6 +50,7 @@ class LoadedItem(msgspec.Struct, frozen=True):
     proposers: tuple[str, ...] = ()
     queue: str = ""
     asked_ms: int = 0
+    alike: tuple[str, ...] = ()
 
     @property
     def contradicted(self) -> bool:
@@ -152,12 +154,21 @@ def _about_operation(history: RunHistory, operation: OperationState) -> LoadedIt
         )  # fmt: skip
     approval = operation.wants_approval or (bool(operation.approval.asked_digest) and not operation.may_have_landed)
     kind: Literal["approval", "review"] = "approval" if approval else "review"
-    digest = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase)
+    alike = _alike(history, operation)
+    digest = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase, alike)
     return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
         operation.approval.asked_digest if approval else digest, operation.phase in {"gated", "unknown"}, operation,
-        history, queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
+        history, queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at, alike=alike,
     )  # fmt: skip
+
+
+def _alike(history: RunHistory, operation: OperationState) -> tuple[str, ...]:
+    """The calls that a person cannot tell from this one by what they do; empty where it is the only one."""
+    tool, digest = operation.intent.tool, operation.intent.digest
+    unknown = [one for one in history.operations.values() if one.phase == "unknown" and not one.intent.serves]
+    found = tuple(one.step for one in unknown if (one.intent.tool, one.intent.digest) == (tool, digest))
+    return found if len(found) > 1 and operation.step in found else ()
 
 
 def checked_shown(now: LoadedItem, shown: str) -> None:

@@ -19,13 +19,17 @@ from beforehand.people.loaded_item import LoadedItem
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """A word, with what may go with it: a reason, how long a yes holds, the evidence, and the result of the call."""
+    """A word, with what may go with it: a reason, how long a yes holds, the evidence, and the result of the call.
+
+    `sent` says how many of several calls that are alike were sent.
+    """
 
     word: str
     why: str = ""
     hours: float = a.HOURS
     evidence: str = ""
     result: Raw = NOTHING
+    sent: int | None = None
 
 
 Words: TypeAlias = Mapping[str, Callable[[Typed], a.Answer]]
@@ -86,9 +90,21 @@ def answer_from_words(now: LoadedItem, typed: Typed) -> a.Answer:
     make = _words(now).get(word)
     if make is None:
         raise _refused(now, typed.word, words_that_fit(now))
+    if typed.sent is not None:
+        return _counted(now, msgspec.structs.replace(typed, word=word))
     if typed.result != NOTHING and word not in {"happened", "compensate"}:
         raise UsageError("--result is what a call returned", next_step="it goes with: happened, compensate")
     return make(msgspec.structs.replace(typed, word=word))
+
+
+def _counted(now: LoadedItem, typed: Typed) -> a.HappenedTimes:
+    """How many of the calls that are alike were sent; `retry` sends the others once more."""
+    if not now.alike or typed.sent is None or typed.word not in {"happened", "did-not-happen", "retry"}:
+        raise UsageError(
+            "--sent counts calls that are alike, and goes with: happened, did-not-happen, retry",
+            known=f"{now.item} is one of {len(now.alike)} alike" if now.alike else f"there is none like {now.item}",
+        )
+    return a.HappenedTimes(typed.sent, "retry" if typed.word == "retry" else "give_up", typed.evidence, typed.result)
 
 
 def says_yes(typed: str) -> bool:
