@@ -113,7 +113,8 @@ def prepare(names: tuple[str, ...]) -> bool:
     integration that holds only if the package index cannot provide the framework: a mistake in a requirement must not
     look like a machine without a network.
     """
-    with ThreadPoolExecutor(len(names)) as pool:
+    with ThreadPoolExecutor(len(names) + 1) as pool:
+        pool.submit(_compile_tests)
         made = dict(zip(names, pool.map(make, names), strict=True))
     begins = made["dev"]
     for name in (name for name, there in made.items() if not there and name != "dev"):
@@ -123,6 +124,15 @@ def prepare(names: tuple[str, ...]) -> bool:
         else:
             _say(f"the tests that need '{name}' are skipped, because it cannot be made here")
     return begins
+
+
+def _compile_tests() -> None:
+    """Collect the tests once in a fresh checkout: else each process that runs them would compile them all."""
+    if not make("dev") or (ROOT / "tests/unit/__pycache__").exists():
+        return
+    command = [ROOT / ENVIRONMENTS["dev"].directory / "bin/pytest", "--collect-only", "-qq"]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(command, cwd=ROOT, env=kept, stdout=subprocess.DEVNULL, check=False)
 
 
 def sought_in(environment: Environment) -> tuple[str, ...]:

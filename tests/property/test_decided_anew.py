@@ -290,7 +290,10 @@ def decisive(variants: list[tuple[Question, Variant]]) -> dict[str, list[tuple[Q
 DECISIVE: Final = decisive(VARIANTS)
 FIELDS: Final = sorted({name for _, variant in VARIANTS for name in variant.fields})
 UNREAD: Final = [name for name in FIELDS if name not in DECISIVE]
-PATHS: Final = {name: {one for _, v in VARIANTS if name in v.fields for one in v.fields} for name in UNREAD}
+PATHS: Final = {name: set[str]() for name in FIELDS}
+for _, other in VARIANTS:
+    for field in other.fields:
+        PATHS[field].update(other.fields)
 
 
 def watched(value: Any, seen: set[str]) -> Any:
