@@ -36,7 +36,7 @@ def test_a_hand_off_is_given_back_with_an_answer(desk: Served, enter: Enter):
     fits(page)
     page.get_by_label("Your answer").last.fill("signed")
     page.get_by_role("button", name="Answer", exact=True).tap()
-    expect(page.get_by_text("is already answered")).to_be_visible()
+    expect(page.get_by_label("The answer")).to_be_visible()
     assert desk.go_on("claim-anna") == "signed"
 
 
@@ -45,7 +45,7 @@ def test_a_hand_off_is_taken_over_and_the_run_ends(desk: Served, enter: Enter):
     page = enter()
     page.goto(HANDED)
     answer(page, "Take it over", Why="I call them")
-    expect(page.get_by_text("is already answered")).to_be_visible()
+    expect(page.get_by_label("The answer")).to_be_visible()
     with pytest.raises(RunStopped, match="handed_over"):
         desk.go_on("claim-anna")
     assert "I call them" in str(desk.records("claim-anna"))
@@ -120,6 +120,6 @@ def test_a_run_that_cannot_go_on_is_let_go_on_where_its_code_is_mended(desk: Ser
     expect(page.get_by_label("The run")).to_contain_text("travel-anna/coupon#1")
     fits(page)
     answer(page, "Resume it", Why="the old code is back")
-    expect(page.get_by_text("is already answered")).to_be_visible()
+    expect(page.get_by_label("The answer")).to_be_visible()
     (reopened,) = [one for one in desk.records("travel-anna") if isinstance(one, r.RunReopened)]
     assert (reopened.by, reopened.note) == ("bea", "the old code is back")

@@ -11,6 +11,7 @@ from beforehand.inspect.replay import replay_records
 from beforehand.model import records as r
 from beforehand.model.standing_permission import StandingPermission
 from beforehand.people import answers as a
+from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from beforehand.people.loaded_item import LoadedItem, load_item
 from beforehand.people.standing_permissions import add_standing
@@ -232,6 +233,9 @@ async def test_a_plan_is_approved_by_another_person_than_who_asked_for_it(lab: L
             await app.service.approve(found.item, by="ann", shown=found.digest)
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await app.service.approve(found.item, by="bea", shown="0" * 16)
+        shown = await dossier(app.service, found.item)
+        assert shown.fits == ("approve", "decline", "ask_back", "delegate", "snooze", "escalate"), "no page offers it"
+        assert "--stand-in" not in str(shown.answers)
         for given in (a.Edit({"goal": "h"}), a.StandIn(None)):
             with pytest.raises(UsageError, match=r"is not edited in place|nothing is sent of it"):
                 await a.answer(app.service, found.item, given, by="bea", shown=found.digest)

@@ -15,6 +15,7 @@ from beforehand.model import records as r
 from beforehand.model.commands import Command
 from beforehand.model.standing_permission import StandingPermission
 from beforehand.people import answers as a
+from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from beforehand.people.loaded_item import load_item
 from beforehand.people.standing_permissions import add_standing, list_standing
@@ -264,7 +265,10 @@ async def test_nobody_stands_in_for_a_call_that_a_restored_journal_may_have_forg
             await app.run(desk, "ann")
         await app.service.resolve(PAY, "retry", by="bea", evidence=BANK)
         await waits(app, desk)
-        shown = (await load_item(app.service.reader, PAY)).digest
+        found = await dossier(app.service, PAY)
+        assert found.fits == ("approve", "decline", "ask_back", "delegate", "snooze", "escalate"), "no page offers it"
+        assert "--edit" not in str(found.answers)
+        shown = found.digest
         for given in (a.StandIn("paid 9000"), a.Edit({"cents": 9001})):
             with pytest.raises(UsageError, match="may have been sent before"):
                 await a.answer(app.service, PAY, given, by="cid", shown=shown)

@@ -78,7 +78,7 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
         assert [one.tool for one in about.state.done] == ["book"]
         assert about.recommended.startswith("resume, once its code follows the record again")
         assert about.default == "it goes on waiting, first in the list; nothing more is sent"
-        assert a.fitting_answers(about.kind, about.item) == ("resume", "take_over", "abandon")
+        assert about.fits == ("resume", "take_over", "abandon", "delegate", "snooze", "escalate")
         counted = await workload(app.service.reader, app.engine.environment.clock.wall_ms())
         assert counted.health.depth == 1
 

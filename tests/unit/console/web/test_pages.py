@@ -104,7 +104,7 @@ async def test_approving_with_a_form_sends_what_was_shown(lab: Lab):
     async with standing(lab) as stand, await stand.client("bea") as client:
         taken = await fill(client, REFUND, "approve", hours="4", why="fine")
         assert (taken.status_code, taken.headers["location"]) == (303, REFUND)
-        assert "is already answered" in (await client.get(REFUND)).text
+        assert "bea approves it: fine" in (await client.get(REFUND)).text
         await stand.app.resume("refund-ann")
     assert lab.sent == ["refund 9000"]
 

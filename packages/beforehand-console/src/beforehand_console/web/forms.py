@@ -16,7 +16,7 @@ from beforehand.people.dossier import Dossier
 from beforehand_console.web.rendering import visible_json
 from beforehand_console.web.values import pretty
 
-Input = Literal["line", "text", "json", "number", "choice", "moment"]
+Input = Literal["line", "text", "json", "number", "choice", "moment", "fixed"]
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -50,6 +50,7 @@ _TO: Final = Field("to", "To whom", hint="A name; optional.")
 _QUEUE: Final = Field("queue", "To which queue", hint="Optional.")
 _WHY: Final = Field("why", "Why", hint="It is recorded with your name.")
 _THEN: Final = (("give_up", "Give it up"), ("retry", "Send it once more"))
+_GIVE_UP: Final = Field("then", "And now?", "fixed", True, "give_up")
 _HOURS: Final = Field("hours", "Valid for how many hours", "number", required=True, value="24")
 
 FORMS: Final = {
@@ -134,12 +135,25 @@ _ABOUT_CONTRADICTED: Final = {
         ),
         Form(
             "did_not_happen", "It did not happen", "It did not happen",
-            "The outcome stays as recorded, with your answer beside it. Nothing is sent.", fields=(_EVIDENCE,),
+            "The outcome stays as recorded, with your answer beside it. Nothing is sent.",
+            fields=(_GIVE_UP, _EVIDENCE),
         ),
         Form(
             "compensate", "Compensate", "Compensate",
             "The open transaction around it is aborted; a run that has ended is undone as a whole.", "no",
             (_EVIDENCE,),
+        ),
+    )
+}  # fmt: skip
+_ABOUT_TRANSACTION: Final = {
+    one.tag: one
+    for one in (
+        Form(
+            "did_not_happen", "Try it again", "Try it again", "The steps that are stuck are made once more.", "yes",
+            (msgspec.structs.replace(_GIVE_UP, value="retry"), _EVIDENCE),
+        ),
+        Form(
+            "compensate", "Abort it", "Abort it", "What it did is compensated, in reverse order.", "no", (_EVIDENCE,)
         ),
     )
 }  # fmt: skip
@@ -156,21 +170,20 @@ HANDING: Final = ("delegate", "snooze", "escalate")
 
 
 def forms_for(found: Dossier) -> list[Form]:
-    """The forms that fit this item, the plain answers first. None where it is answered."""
-    if not found.open:
-        return []
+    """The forms of the answers that fit this item, the plain ones first. None where it is answered."""
+    known = dict(FORMS)
     if found.contradicted:
-        words = [word for word in _ABOUT_CONTRADICTED if word != "compensate" or found.amendable]
-        return [*(_ABOUT_CONTRADICTED[word] for word in words), *(FORMS[word] for word in HANDING)]
-    own = {"reply": _reply, "edit": _edit}
+        known |= _ABOUT_CONTRADICTED
+    elif found.kind == "review" and not found.tool:
+        known |= _ABOUT_TRANSACTION
+    own = {"reply": _reply, "edit": _edit, "did_not_happen": _did_not_happen}
     if a.is_stopped_run(found.kind, found.item):
         own["abandon"] = _call_off
-    left_out = {"edit"} if len(found.arguments) > LONGEST else set[str]()
-    left_out |= set() if found.same_key else {"retry_same_key"}
-    words = [word for word in a.fitting_answers(found.kind, found.item) if word not in left_out]
-    words = ["happened_times", *words] if found.alike else words
-    plain_first = sorted(words, key=lambda word: word not in _PLAIN)
-    return [own[word](found) if word in own else FORMS[word] for word in (*plain_first, *HANDING)]
+    words = [word for word in found.fits if word != "edit" or len(found.arguments) <= LONGEST]
+    return [
+        own[word](found) if word in own and known[word] is FORMS[word] else known[word]
+        for word in sorted(words, key=lambda word: word not in _PLAIN)
+    ]
 
 
 def only_changed(given: a.Edit, found: Dossier) -> a.Edit:
@@ -195,6 +208,13 @@ def _edit(found: Dossier) -> Form:
     form = FORMS["edit"]
     field = msgspec.structs.replace(form.fields[0], value=visible_json(pretty(found.arguments)))
     return msgspec.structs.replace(form, fields=(field, *form.fields[1:]))
+
+
+def _did_not_happen(found: Dossier) -> Form:
+    """What happens then, as far as it can: what waits for an answer of another system is not sent again."""
+    form = FORMS["did_not_happen"]
+    then = form.fields[0] if "retry" in found.words else _GIVE_UP
+    return msgspec.structs.replace(form, fields=(then, *form.fields[1:]))
 
 
 def _call_off(found: Dossier) -> Form:
@@ -249,7 +269,7 @@ def _value(field: Field, text: str) -> object:
                 return int(text) if text.strip().isdigit() else float(text)
             case "moment":
                 return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
-            case "line" | "text" | "choice":
+            case "line" | "text" | "choice" | "fixed":
                 return text
     except (ValueError, msgspec.DecodeError) as error:
         raise UsageError(f"{field.label}: {text!r} cannot be read", next_step="write it as it is asked for") from error

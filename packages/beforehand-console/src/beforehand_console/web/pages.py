@@ -112,9 +112,18 @@ class Pages:
         link = request.query_params.get("link", "")
         if request.query_params.get("whole"):
             return Response(whole(found.arguments), headers=_FILE, media_type="application/json")
+        return await self._item(request, found, link=link)
+
+    async def _item(
+        self, request: Request, found: Dossier, problem: ProblemDetails | None = None, *, link: str = ""
+    ) -> Response:
+        answered = found.decided is not None or not found.open
+        after = await self._desk.aftermath(_who(request), found) if answered else None
+        status = HTTPStatus.OK if problem is None else problem.status
         return await self._page(
-            request, "item.html", found=found, forms=forms.forms_for(found), problem=None, link=link
-        )
+            request, "item.html", status, found=found, forms=forms.forms_for(found), problem=problem, link=link,
+            after=after,
+        )  # fmt: skip
 
     async def runs(self, request: Request) -> Response:
         """The listing."""
@@ -186,10 +195,7 @@ class Pages:
         return RedirectResponse(f"/inbox/{quote(item)}", HTTPStatus.SEE_OTHER)
 
     async def _refused(self, request: Request, item: str, problem: ProblemDetails) -> Response:
-        found = await self._desk.dossier(_who(request), item)
-        return await self._page(
-            request, "item.html", problem.status, found=found, forms=forms.forms_for(found), problem=problem, link=""
-        )
+        return await self._item(request, await self._desk.dossier(_who(request), item), problem)
 
     async def bulk(self, request: Request) -> Response:
         """Several items, each whole, with one form for all of them."""

@@ -29,6 +29,7 @@ from beforehand.people import answers as a
 from beforehand.people.answers import OneOf, answer_all
 from beforehand.people.assignments import handed
 from beforehand.people.dossier import Dossier, dossier_of
+from beforehand.people.items import placed
 from beforehand.people.lessons import decide_lesson
 from beforehand.people.loaded_item import LoadedItem, checked_shown, load_item
 from beforehand_console.auth.authenticator import Authenticator
@@ -44,7 +45,7 @@ from beforehand_console.reviews.shadow_reviews import (
     review,
 )
 from beforehand_console.web.health import HealthQuery, ReportCache
-from beforehand_console.web.listing import ItemsPage, ItemsQuery, RunPage, listed, run_page
+from beforehand_console.web.listing import ItemsPage, ItemsQuery, RunPage, items_in, listed, run_page
 from beforehand_console.web.problems import ProblemResponse
 from beforehand_console.web.schemas import SubmitRequest
 from beforehand_console.web.silent_failures import WatchedFailures, acknowledge_shown, watched_failures
@@ -90,7 +91,20 @@ class UseCases:
         await self.authenticator.require(who, "look", about)
         found = await dossier_of(self.reader, now)
         lacking = "" if not found.open else await self._nobody_left(now, about)
-        return msgspec.structs.replace(found, risks=(lacking, *found.risks)) if lacking else found
+        answered = found.decided is not None and not found.decided.taken
+        fits = () if answered else tuple(name for name in found.fits if _may_give(who, name, now, about))
+        risks = (lacking, *found.risks) if lacking else found.risks
+        return msgspec.structs.replace(found, risks=risks, fits=fits, answers=found.answers if fits else ())
+
+    async def aftermath(self, who: Principal, found: Dossier) -> Aftermath:
+        """What follows the answer that an item has."""
+        row, following = await self.reader.row(found.run), ""
+        for one in await placed(self.reader, now_ms=self.now_ms):
+            theirs = one.to in ("", who.name) and not one.rests_ms and may(who, "answer", one.tool, one.queue)
+            if theirs and one.item != found.item:
+                following = one.item
+                break
+        return Aftermath(_then(row, found, self.now_ms), following)
 
     async def _nobody_left(self, now: LoadedItem, about: PermissionScope) -> str:
         """The right that no account has, where an item waits for one; empty before there are accounts."""
@@ -288,11 +302,10 @@ class UseCases:
         now, about = await self._seen(who, item)
         checked_shown(now, shown)
         # To decline or change one's own proposal sends nothing; to say what happened takes the rights of the yes.
-        states = isinstance(given, a.Review) and not isinstance(given, a.Abandon)
-        yes = states or isinstance(given, a.Approve | a.StandIn)
+        yes = a.name_of(given) in _YES
         if yes and isinstance(now.subject, OperationState):
             await self._checked_proof(who, now, now.subject)
-        await self.authenticator.require(who, permission_for(given), about, proposers=now.proposers if yes else ())
+        await self.authenticator.require(who, NEEDS[a.name_of(given)], about, proposers=now.proposers if yes else ())
         return now
 
     async def _checked_proof(self, who: Principal, now: LoadedItem, subject: OperationState) -> None:
@@ -324,22 +337,43 @@ class UseCases:
         return now, about
 
 
-def permission_for(given: a.Answer) -> Permission:
-    """The permission that this answer requires."""
-    match given:
-        case a.Delegate() | a.Snooze() | a.Escalate():
-            return "hand"
-        case a.Resume():
-            return "order"
-        case (
-            a.HappenedAnswer()
-            | a.DidNotHappenAnswer()
-            | a.HappenedTimes()
-            | a.RetrySameKey()
-            | a.CompensateAnswer()
-            | a.Abandon()
-            | a.TakeOver()
-        ):
-            return "resolve"
-        case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.ReplyAnswer():
-            return "answer"
+NEEDS: Final[dict[str, Permission]] = {
+    "approve": "answer", "edit": "answer", "decline": "answer", "stand_in": "answer", "ask_back": "answer",
+    "reply": "answer", "delegate": "hand", "snooze": "hand", "escalate": "hand", "resume": "order",
+    "happened": "resolve", "did_not_happen": "resolve", "happened_times": "resolve", "retry_same_key": "resolve", "compensate": "resolve",
+    "abandon": "resolve", "take_over": "resolve",
+}  # fmt: skip
+"""The permission that each answer requires."""
+_YES: Final = frozenset({"approve", "stand_in", "happened", "did_not_happen", "happened_times", "retry_same_key", "compensate"})
+"""The answers that a person cannot give to their own proposal."""
+
+
+def _may_give(who: Principal, name: str, now: LoadedItem, about: PermissionScope) -> bool:
+    """True if this person may give this answer."""
+    approvers = now.subject.approval.approvers if isinstance(now.subject, OperationState) else ()
+    twice = name == "approve" and is_among(who.name, approvers)
+    own = name in _YES and is_among(who.name, now.proposers)
+    return not twice and not own and may(who, NEEDS[name], about.tool, about.queue)
+
+
+class Aftermath(msgspec.Struct, frozen=True):
+    """What happens `then`, after an answer, and the `following` item that waits for this person; empty for none."""
+
+    then: str
+    following: str
+
+
+def _then(row: RunRow, found: Dossier, now_ms: int) -> str:
+    if found.decided is not None and not found.decided.taken:
+        return "Its run has not taken it yet: the process that drives it does, or a worker that has its code."
+    if found.open:
+        return "Another person has to answer, too."
+    others = len([item for item, _ in items_in(row) if item != found.item])
+    waits = f", and waits for {others} other answer{'' if others == 1 else 's'}" if others else ""
+    if row.status in {"completed", "stopped", "undone"}:
+        return f"Its run is {row.status}."
+    if row.owner is not None:
+        return f"Its run is under way{waits}."
+    if row.status == "running" or (row.due_ms is not None and row.due_ms <= now_ms):
+        return f"Its run is ready to continue{waits}. A worker takes it up: beforehand worker"
+    return f"Its run is {row.status}{waits}."

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from beforehand.control.command_sink import CollectingSink
 from beforehand.control.service import ControlService
+from beforehand.control.undo import contract_of
 from beforehand.engine.commands import Applied
 from beforehand.engine.engine import Engine
 from beforehand.engine.recorded_operation import RecordedOperation, RecordedProcess, RecordedRun
@@ -189,9 +190,22 @@ _MEANT: Final[dict[Kind, str]] = {
 }
 
 
-def fitting_answers(kind: Kind, item: str, *, contradicted: bool = False) -> tuple[str, ...]:
-    """The answers that fit such an item, besides handing it over: what is recommended for it comes first."""
-    return tuple(str(one.__struct_config__.tag) for one in _fits(kind, item, contradicted=contradicted))  # type: ignore[attr-defined]  # all are structs
+def name_of(answer: object) -> str:
+    """The name of an answer in every interface; what is no answer has no name."""
+    config: Any = getattr(type(answer), "__struct_config__", None)
+    return str(getattr(config, "tag", ""))
+
+
+def fitting_answers(now: LoadedItem) -> tuple[str, ...]:
+    """The answers that this item takes now: what is recommended for it first, handing it over last.
+
+    None where it is answered. What would be refused is left out, so that no page, mail or program offers it.
+    """
+    if not now.open or now.kind == "unreadable":
+        return ()
+    names = (str(one.__struct_config__.tag) for one in (*_fits(now), Delegate, Snooze, Escalate))  # type: ignore[attr-defined]  # all are structs
+    left_out = _left_out(now)
+    return tuple(name for name in names if name not in left_out)
 
 
 def is_stopped_run(kind: Kind, item: str) -> bool:
@@ -199,10 +213,35 @@ def is_stopped_run(kind: Kind, item: str) -> bool:
     return kind == "handoff" and "/" not in item
 
 
-def _fits(kind: Kind, item: str, *, contradicted: bool) -> tuple[type[object], ...]:
-    if contradicted:
+def _fits(now: LoadedItem) -> tuple[type[object], ...]:
+    if now.contradicted:
         return _FITS_CONTRADICTED
-    return _FITS_HALTED if is_stopped_run(kind, item) else _FITS[kind]
+    fits = _FITS_HALTED if is_stopped_run(now.kind, now.item) else _FITS[now.kind]
+    return (HappenedTimes, *fits) if now.alike else fits
+
+
+def _left_out(now: LoadedItem) -> set[str]:
+    """The answers to items of its kind that this item refuses."""
+    if isinstance(now.subject, TransactionState):  # the outcomes of its operations are stated one by one
+        return {"happened", "retry_same_key"} | ({"compensate"} if now.subject.backward else set[str]())
+    if not isinstance(now.subject, OperationState):
+        return set()
+    operation = now.subject
+    if now.kind == "approval":
+        if operation.may_have_been_sent or operation.intent.asks_only:
+            return {"edit", "stand_in"}
+        return set() if operation.intent.executable and not operation.intent.late else {"edit"}
+    contract = contract_of(now.history, operation)
+    if now.contradicted:
+        return set() if contract.compensates else {"compensate"}
+    found = set[str]()
+    if not operation.may_have_been_sent:
+        found |= {"happened", "compensate"}
+    if contract.key is None or operation.key_unread or operation.intent.completes:
+        found.add("retry_same_key")
+    if all(one.over for one in around(operation.step, now.history.boundaries.by_name)):
+        found.add("compensate")
+    return found
 
 
 async def answer(
@@ -220,10 +259,9 @@ async def answer(
     service = service.about(now, shown)
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
-    counted = isinstance(given, HappenedTimes) and bool(now.alike)
-    if not counted and not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
+    if not isinstance(given, _fits(now)):
         waits = f"waits for {_MEANT[now.kind]}" if now.open else "is not an open item"
-        known = f"it takes: {', '.join(fitting_answers(now.kind, now.item, contradicted=now.contradicted))}"
+        known = f"it takes: {', '.join(fitting_answers(now))}" if now.open else ""
         raise UsageError(f"{now.item} {waits}, and does not take this answer", known=known)
     if isinstance(now.subject, RunStoppedRecord):
         return await _go_on(service, now, given, by)
@@ -297,9 +335,13 @@ async def _review_contradicted(service: ControlService, now: LoadedItem, given: 
             next_step="say what is true; a new call of the tool is a new operation",
         )
     assert isinstance(given, HappenedAnswer | DidNotHappenAnswer | CompensateAnswer), given
-    word = str(type(given).__struct_config__.tag)
     return await review_contradiction(
-        service, now.item, word=word, by=by, evidence=given.evidence, shown=len(now.subject.links.contradicted)
+        service,
+        now.item,
+        word=name_of(given),
+        by=by,
+        evidence=given.evidence,
+        shown=len(now.subject.links.contradicted),
     )
 
 

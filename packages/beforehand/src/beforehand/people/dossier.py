@@ -43,9 +43,19 @@ from beforehand.model.waits import (
     then_of,
 )
 from beforehand.model.waits import Item as Kind
+from beforehand.people.answers import fitting_answers
 from beforehand.people.assignments import Handed, handed
 from beforehand.people.contradictions import undone_together
-from beforehand.people.earlier_answers import Earlier, Precedents, Word, changes_from, earlier_answers, precedents
+from beforehand.people.earlier_answers import (
+    Decided,
+    Earlier,
+    Precedents,
+    Word,
+    changes_from,
+    decided,
+    earlier_answers,
+    precedents,
+)
 from beforehand.people.loaded_item import LoadedItem, load_item
 from beforehand.people.policy.archive import facts_text
 from beforehand.people.standing_permissions import list_standing
@@ -63,7 +73,7 @@ AGREED: Final = 5
 
 _ASKS: Final = (r.OperationParked, r.QuestionAsked, r.TransactionParked, r.Contradicted)
 """The records with which an item begins to wait for a person."""
-_READ: Final = (*_ASKS, r.DecisionRecorded, r.Verified, *get_args(Word))
+_READ: Final = (*_ASKS, r.TransactionResolved, r.TransactionAborting, r.DecisionRecorded, r.Verified, *get_args(Word))
 _SPENT: Final = ("cost", "before")
 """The fields of what a call spent, and of the usage of a model's call whose answer was not used."""
 
@@ -97,8 +107,8 @@ class Dossier(msgspec.Struct, frozen=True):
     not cover it, and why; `state` is the state of a run that was handed over. Of one that cannot go on, `last` is what
     it did last, `difference` what its code did otherwise than its record, and `frames` the lines of its code that an
     exception came through, the innermost last. `contradicted` is the evidence against a final outcome, `relied` what
-    relied on that outcome, `undoes` what the answer `compensate` undoes, and `amendable` says whether its tool declares
-    a compensation.
+    relied on that outcome, and `undoes` what the answer `compensate` undoes. `fits` names the answers that it takes
+    now, and `decided` is the answer that it has.
     """
 
     item: str
@@ -137,8 +147,8 @@ class Dossier(msgspec.Struct, frozen=True):
     contradicted: tuple[str, ...] = ()
     relied: tuple[str, ...] = ()
     undoes: tuple[str, ...] = ()
-    amendable: bool = False
-    same_key: bool = False  # True if a service dedupes on the key of this operation, so that sending again is safe
+    fits: tuple[str, ...] = ()
+    decided: Decided | None = None
     frames: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()  # the other calls that a reviewer could take for this one
 
@@ -215,7 +225,7 @@ async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
         due_ms=_due(about),
         default=_default(about),
         handed=await handed(reader.journal, run, listed),
-        answers=_commands(about, listed, contract),
+        answers=_commands(about, listed),
         words=words_that_fit(about),
         standing=await _standing(reader, about, since_ms) if about.kind == "approval" else (),
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
@@ -224,8 +234,8 @@ async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
         last=last_steps(run, records) if halted is not None else (),
         difference=halted.detail if halted is not None and halted.reason == "diverged" else "",
         contradicted=operation.links.contradicted if operation is not None and about.contradicted else (),
-        amendable=contract is not None and contract.compensates,
-        same_key=bool(contract and contract.key and operation and not operation.key_unread),
+        fits=fitting_answers(about),
+        decided=await decided(reader, about, records),
         relied=await relied_on(reader, history, records, step) if about.contradicted else (),
         undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
         frames=tuple(map(str, halted.frames)) if halted is not None else (),
@@ -407,7 +417,7 @@ def _default(about: LoadedItem) -> str:
             return f"{waits}: only evidence or a person's answer ends it"
 
 
-def _commands(about: LoadedItem, listed: str, contract: Contract | None) -> tuple[str, ...]:
+def _commands(about: LoadedItem, listed: str) -> tuple[str, ...]:
     if not about.open:
         return ()
     if isinstance(about.subject, r.QuestionAsked):
@@ -415,16 +425,16 @@ def _commands(about: LoadedItem, listed: str, contract: Contract | None) -> tupl
     if isinstance(about.subject, r.RunStoppedRecord):
         return answers_with(about.run, HALT, "")
     if about.contradicted and isinstance(about.subject, OperationState):
-        amendable = contract is not None and contract.compensates
-        return answers_with(about.run, AMENDABLE if amendable else DISPUTED, listed)
-    sent = isinstance(about.subject, TransactionState) or about.subject.may_have_been_sent
+        return answers_with(about.run, AMENDABLE if "compensate" in fitting_answers(about) else DISPUTED, listed)
     if about.kind == "approval":
-        ways = () if sent else (("--edit", "JSON"), ("--stand-in", "JSON"))
+        fits = fitting_answers(about)
+        ways = ((f"--{name.replace('_', '-')}", "JSON") for name in ("edit", "stand_in") if name in fits)
         named = ("--shown", brief(about.digest), "--by", NAME)
         return (
             *answers_with(about.run, "approval", listed, shown=about.digest),
             *(to_type("answer", about.item, *way, *named) for way in (("--ask", "TEXT"), *ways)),
         )
+    sent = isinstance(about.subject, TransactionState) or about.subject.may_have_been_sent
     result = isinstance(about.subject, OperationState) and needs_result(about.history, about.subject)
     counted = (to_type("answer", about.item, "retry", "--sent", "NUMBER", "--evidence", "TEXT"),) if about.alike else ()
     return (*counted, *answers_with(about.run, "person", listed, sent=sent, result=result))

@@ -24,7 +24,7 @@ from beforehand.model.names import same_person
 from beforehand.model.outcome import ASKED_BACK
 from beforehand.model.questions import Answered
 from beforehand.model.transaction import TransactionState
-from beforehand.people.answers import Answer, OneOf, answer, answer_all
+from beforehand.people.answers import Answer, OneOf, answer, answer_all, name_of
 from beforehand.people.contradictions import note_of
 from beforehand.people.loaded_item import LoadedItem, load_item, refresh_item
 
@@ -113,7 +113,7 @@ async def _was_taken(service: ControlService, now: LoadedItem, given: Answer, by
     if isinstance(now.subject, r.RunStoppedRecord):
         return _ends(records, given, by)
     if isinstance(now.subject, TransactionState):
-        word = _DECISIONS.get(_name(given), "retry")
+        word = _DECISIONS.get(name_of(given), "retry")
         why = getattr(given, "why", "") or getattr(given, "evidence", "")
         meant = (word, "abort") if word == "retry" else (word,)  # before its end, compensation calls it off
         return any(_decides(records, now.step, one, by, why) for one in meant)
@@ -140,7 +140,7 @@ async def _answers_contradiction(service: ControlService, now: LoadedItem, given
     """True if the last answer to the contradictions of an operation is this one."""
     last = await last_answer(service.reader, now.run, now.step)
     return (
-        last is not None and same_person(last.by, by) and last.note == note_of(now.step, _name(given), given.evidence)
+        last is not None and same_person(last.by, by) and last.note == note_of(now.step, name_of(given), given.evidence)
     )
 
 
@@ -150,29 +150,29 @@ def _ends(records: Sequence[r.Record], given: Any, by: str) -> bool:
     if not orders or not same_person(orders[-1].by, by):
         return False
     why = getattr(given, "why", "")
-    return (orders[-1].command, orders[-1].note) == (_ENDS.get(_name(given)), why)
+    return (orders[-1].command, orders[-1].note) == (_ENDS.get(name_of(given)), why)
 
 
 def _says(record: r.Record, given: Any) -> bool:
     """True if a recorded decision is the one this answer gives."""
     match record:
         case r.ApprovalGranted():
-            return _name(given) == "approve"
+            return name_of(given) == "approve"
         case r.ApprovalRefused() if record.code == ASKED_BACK:
-            return _name(given) == "ask_back" and record.reason == given.question
+            return name_of(given) == "ask_back" and record.reason == given.question
         case r.ApprovalRefused():
-            return _name(given) == "decline" and record.reason == given.why
+            return name_of(given) == "decline" and record.reason == given.why
         case r.ArgumentsEdited():
             changes = msgspec.json.decode(record.changes)
-            return _name(given) == "edit" and (changes, record.note) == (given.arguments, given.why)
+            return name_of(given) == "edit" and (changes, record.note) == (given.arguments, given.why)
         case r.ResultGiven():
             result = msgspec.json.decode(record.result)
-            return _name(given) == "stand_in" and (result, record.note) == (given.result, given.why)
-        case r.Resolved() if _name(given) == "happened_times":
+            return name_of(given) == "stand_in" and (result, record.note) == (given.result, given.why)
+        case r.Resolved() if name_of(given) == "happened_times":
             otherwise = "retry" if given.then == "retry" else "did_not_happen"
             return record.evidence == given.evidence and record.word in {"happened", otherwise}
-        case r.Resolved() if _name(given) in _WORDS:
-            word = "retry" if getattr(given, "then", "") == "retry" else _WORDS[_name(given)]
+        case r.Resolved() if name_of(given) in _WORDS:
+            word = "retry" if getattr(given, "then", "") == "retry" else _WORDS[name_of(given)]
             result = getattr(given, "result", r.NOTHING)
             return (word, given.evidence, result) == (record.word, record.evidence, record.result)
         case _:
@@ -183,18 +183,12 @@ def _replies(question: r.QuestionAsked, answered: Answered, given: Any, by: str)
     """True if the recorded answer is this one."""
     if not answered.by or not same_person(answered.by, by):
         return False
-    if _name(given) == "take_over" or answered.over:
-        return _name(given) == "take_over" and answered.over and answered.note == given.why
-    if _name(given) != "reply":
+    if name_of(given) == "take_over" or answered.over:
+        return name_of(given) == "take_over" and answered.over and answered.note == given.why
+    if name_of(given) != "reply":
         return False
     try:
         value = question.question.read(given.value) if isinstance(given.value, str) else given.value
     except UsageError:
         return False
     return bool(value == answered.value)
-
-
-def _name(given: object) -> str:
-    """The name of an answer in every interface; an answer of another form has no name."""
-    config: Any = getattr(type(given), "__struct_config__", None)
-    return str(getattr(config, "tag", ""))

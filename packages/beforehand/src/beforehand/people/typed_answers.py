@@ -7,13 +7,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from beforehand.control.undo import contract_of
 from beforehand.errors import UsageError
 from beforehand.model.alike import nearest
 from beforehand.model.operation import OperationState
 from beforehand.model.records import NOTHING, QuestionAsked, Raw
 from beforehand.model.shell import to_type
-from beforehand.model.transaction import TransactionState, around
+from beforehand.model.transaction import TransactionState
 from beforehand.people import answers as a
 from beforehand.people.loaded_item import LoadedItem
 
@@ -70,8 +69,10 @@ def words_that_fit(now: LoadedItem) -> tuple[str, ...]:
     if isinstance(now.subject, QuestionAsked):
         values = tuple(map(str, now.subject.question.choices)) or ("VALUE",)
         return (*values, TAKE_OVER) if _may_take_over(now.subject) else values
-    left_out = _left_out(now)
-    return tuple(word for word in _words(now) if word not in left_out)
+    fits, refused = a.fitting_answers(now), _refused_words(now)
+    return tuple(
+        word for word, make in _words(now).items() if a.name_of(make(Typed(word))) in fits and word not in refused
+    )
 
 
 def review_answer(typed: Typed) -> a.Answer:
@@ -133,26 +134,12 @@ def _may_take_over(asked: QuestionAsked) -> bool:
     return asked.handoff is not None and TAKE_OVER not in asked.question.choices
 
 
-def _left_out(now: LoadedItem) -> set[str]:
-    """The words for such an item that do not fit this one."""
+def _refused_words(now: LoadedItem) -> set[str]:
+    """The words that mean a fitting answer in a form that this item refuses: it is not sent again."""
     if now.contradicted:
-        kept = {"happened", "did-not-happen"}
-        amendable = isinstance(now.subject, OperationState) and contract_of(now.history, now.subject).compensates
-        return _REVIEW.keys() - kept - ({"compensate"} if amendable else set[str]())
-    if isinstance(now.subject, TransactionState):
-        return {"compensate"} if now.subject.backward else set()
-    if now.kind != "review" or not isinstance(now.subject, OperationState):
-        return set()
-    operation, found = now.subject, set[str]()
-    if not operation.may_have_been_sent:
-        found |= {"happened", "compensate"}
-    if contract_of(now.history, operation).key is None or operation.key_unread:
-        found.add("same-key")
-    if all(one.over for one in around(operation.step, now.history.boundaries.by_name)):
-        found.add("compensate")
-    if operation.intent.completes:
-        found |= {"retry", "same-key"}
-    return found
+        return {"retry", "give-up"}
+    completes = isinstance(now.subject, OperationState) and now.kind == "review" and bool(now.subject.intent.completes)
+    return {"retry"} if completes else set()
 
 
 def _refused(now: LoadedItem, typed: str, words: tuple[str, ...]) -> UsageError:
