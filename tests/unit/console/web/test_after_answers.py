@@ -18,6 +18,7 @@ from tests.unit.console.web.stand import desk_of, standing
 from tests.unit.console.web.test_contradicted import bounce
 from tests.unit.console.web.test_contradicted import desk as contradicting
 from tests.unit.console.web.test_handed_over import lost
+from tests.unit.console.web.test_local import linked
 from tests.unit.console.web.test_pages import REFUND, fill
 from tests.unit.engine.lab import Lab, virtual
 
@@ -41,6 +42,10 @@ async def test_the_page_says_who_decided_what_follows_and_which_item_is_next(lab
         page = (await fill(client, REFUND, "approve", hours="4", why="seen")).headers["location"]
         after = (await client.get(page)).text
         assert told(after).startswith("bea approves it: seen just now Its run is ready to continue. " + FOLLOWS)
+        run, _, story = (await client.get("/runs/refund-ann")).text.partition('<ol class="story">')
+        assert "It is ready to continue. " + FOLLOWS in run, "and it no longer asks"
+        assert "Open it in the inbox" not in story
+        assert "be sent?" not in run
         assert offered(after) == []
         following = re.findall(r'rel="next" href="([^"]+)"', after)
         first = re.findall(r'<li class="row.*?href="([^"]+)"', (await client.get("/inbox")).text, re.DOTALL)[0]
@@ -190,3 +195,45 @@ async def test_a_contradicted_outcome_takes_the_answers_of_its_forms(lab: Lab, w
         fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form[0]))
         assert (await fill(client, "/inbox/pay-ann/pay%231", word, **fields, evidence="the bank")).status_code == 303
         assert "bea pay#1: it" in told((await client.get("/inbox/pay-ann/pay%231")).text)
+
+
+def links(page: str) -> set[str]:
+    """The pages of ours to which this one leads."""
+    return {unescape(one) for one in re.findall(r'<a[^>]* href="(/[^"#]*)"', page)}
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [Grant("answerer", ("refund",)), Grant("answerer", (), ("money",)), Grant("viewer"), Grant("submitter")],
+    ids=str,
+)
+@virtual
+async def test_every_link_that_is_shown_may_be_followed(lab: Lab, grant: Grant):
+    async with standing(lab) as stand, await stand.client("boss") as boss, await stand.client("cid", grant) as client:
+        await fill(boss, "/inbox/mail-ann/send_mail%231", "delegate", queue="money")
+        seen, todo = dict[str, int](), ["/", "/inbox", REFUND, "/inbox/mail-ann/send_mail%231", "/runs/refund-ann"]
+        shown = set[str]()
+        while todo:
+            if (path := todo.pop()) in seen:
+                continue
+            page = await client.get(path, follow_redirects=True)
+            seen[path] = page.status_code
+            shown |= links(page.text)
+            todo += links(page.text)
+        assert {path: seen[path] for path in shown if path != "/" and seen[path] != 200} == {}
+
+
+@virtual
+async def test_sign_in_without_any_account_says_how_the_first_one_is_made(lab: Lab):
+    async with standing(lab) as stand, stand.stranger() as client:
+        page = (await client.get("/sign-in")).text
+        assert "beforehand accounts add NAME --role admin" in page
+        assert 'name="password"' not in page
+        assert "beforehand serve" not in page, "this server shows no link in its terminal"
+        stand.guard = linked(stand, [])
+        async with stand.stranger() as local:
+            assert "<code>beforehand serve</code> printed" in (await local.get("/sign-in")).text
+            await stand.authenticator.accounts.add("bea", [Grant("viewer")], by="root")
+            page = (await local.get("/sign-in")).text
+            assert "accounts add" not in page
+            assert 'name="password"' in page

@@ -41,7 +41,13 @@ def web(
     """
     assets, desk = Assets(), UseCases(service, authenticator)
     links = LinkRoutes(desk)
-    pages = Pages(desk, Templates(assets), links, provider=PROVIDER_PATH if elsewhere is not None else "")
+    pages = Pages(
+        desk,
+        Templates(assets),
+        links,
+        provider=PROVIDER_PATH if elsewhere is not None else "",
+        from_terminal=link is not None,
+    )
 
     async def metrics(request: Request) -> Response:
         return Response(await desk.metrics(request.scope["principal"]), media_type=TEXT)

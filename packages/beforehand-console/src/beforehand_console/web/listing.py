@@ -104,8 +104,20 @@ def items_in(row: RunRow) -> list[tuple[str, str]]:
     return [(f"{row.run}/{wait.step}".rstrip("/"), without_commands(asked_by(row.run, wait))) for wait in waits]
 
 
+def is_ready(row: RunRow, now_ms: int) -> bool:
+    """True if a run goes on as soon as a worker takes it up."""
+    due = row.status == "suspended" and row.due_ms is not None and row.due_ms <= now_ms
+    return row.owner is None and (due or row.status == "running")
+
+
+READY: Final = "ready to continue. A worker takes it up: beforehand worker"
+
+
 class RunPage(msgspec.Struct, frozen=True):
-    """The entries of the records `first` to `last`, of `records`. `given`: the input; `asks`: the items that wait."""
+    """The entries of the records `first` to `last`, of `records`. `given`: the input; `asks`: the items that wait.
+
+    `items` names these, and the contradicted outcomes of the run.
+    """
 
     row: RunRow
     given: r.Raw | None
@@ -114,6 +126,7 @@ class RunPage(msgspec.Struct, frozen=True):
     last: int
     records: int
     asks: list[tuple[str, str]]
+    items: list[str]
 
     @property
     def earlier(self) -> int | None:
@@ -140,7 +153,9 @@ async def run_page(reader: JournalReader, run: str, to: int | None) -> RunPage:
         run, ((one.seq, record) for one, record in rows), first, last, to_end=rows[-1][0].seq == records
     )
     given = started.input if isinstance(started, r.RunStarted) else None
-    return RunPage(row, given, entries, first, last, records, items_in(row))
+    asks, disputed = items_in(row), await reader.contradicted_steps()
+    items = [item for item, _ in asks] + [f"{run}/{step}" for step in disputed.get(run, ())]
+    return RunPage(row, given, entries, first, last, records, asks, items)
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------

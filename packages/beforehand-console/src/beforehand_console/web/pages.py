@@ -15,16 +15,17 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from beforehand.errors import BeforehandError, SignInNeeded, SignInRefused, UsageError
+from beforehand.model.shell import NAME, to_type
 from beforehand.people.answers import Edit
 from beforehand.people.dossier import Dossier
-from beforehand_console.auth.authorize import Principal
+from beforehand_console.auth.authorize import Principal, may, may_somewhere
 from beforehand_console.auth.site import ended_cookie, local_path, presented, session_cookie
 from beforehand_console.links import LinkRefused
 from beforehand_console.reviews.shadow_reviews import ReviewWord
 from beforehand_console.web import forms
 from beforehand_console.web.api import RunsQuery
 from beforehand_console.web.health import Days, HealthQuery
-from beforehand_console.web.listing import ItemsQuery, RunQuery, items_in
+from beforehand_console.web.listing import READY, ItemsQuery, RunQuery, is_ready, items_in
 from beforehand_console.web.problems import ProblemDetails, ProblemResponse, problem_of
 from beforehand_console.web.rendering import Templates
 from beforehand_console.web.schemas import BULK
@@ -43,8 +44,17 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Pages:
     """The handlers of all pages, over the use cases."""
 
-    def __init__(self, desk: UseCases, templates: Templates, links: LinkRoutes, *, provider: str = "") -> None:
+    def __init__(
+        self,
+        desk: UseCases,
+        templates: Templates,
+        links: LinkRoutes,
+        *,
+        provider: str = "",
+        from_terminal: bool = False,
+    ) -> None:
         self._desk: Final = desk
+        self._from_terminal: Final = from_terminal  # the terminal shows a link that signs in without an account
         self._provider: Final = provider  # the path that leads to one, where there is one
         self._templates: Final = templates
         self._links: Final = links
@@ -140,7 +150,8 @@ class Pages:
         """A page of the timeline of a run."""
         asking = _converted(request, RunQuery)
         found = await self._desk.run_page(_who(request), request.path_params["run"], asking.to)
-        return await self._page(request, "run.html", found=found, row=found.row)
+        ready = READY if is_ready(found.row, self._desk.now_ms) else ""
+        return await self._page(request, "run.html", found=found, row=found.row, ready=ready)
 
     async def health(self, request: Request) -> Response:
         """How people keep up, and what they found."""
@@ -275,7 +286,18 @@ class Pages:
     async def sign_in_page(self, request: Request) -> Response:
         """Ask for a name and a password."""
         wanted, again = local_path(request.query_params.get("next", "/")), request.query_params.get("again", "")
-        return await self._page(request, "sign_in.html", next=wanted, problem=None, again=bool(again))
+        return await self._sign_in_page(request, wanted, again=bool(again))
+
+    async def _sign_in_page(
+        self, request: Request, wanted: str, problem: ProblemDetails | None = None, *, again: bool = False
+    ) -> Response:
+        known = await self._desk.authenticator.has_accounts()
+        first = "" if known else to_type("accounts", "add", NAME, "--role", "admin")
+        status = HTTPStatus.OK if problem is None else problem.status
+        return await self._page(
+            request, "sign_in.html", status, next=wanted, problem=problem, again=again, first=first,
+            from_terminal=self._from_terminal,
+        )  # fmt: skip
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session, and go where the visitor wanted to go."""
@@ -287,8 +309,7 @@ class Pages:
                 fields.get("name", ""), fields.get("password", ""), scope["address"], old=old
             )
         except SignInRefused as error:
-            problem = problem_of(error)
-            return await self._page(request, "sign_in.html", problem.status, next=wanted, problem=problem, again=False)
+            return await self._sign_in_page(request, wanted, problem_of(error))
         cookie = session_cookie(scope["origin"], begun.secret)
         return RedirectResponse(wanted, HTTPStatus.SEE_OTHER, {"set-cookie": cookie})
 
@@ -302,9 +323,11 @@ class Pages:
 
     async def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
         """Render a page in a thread, within a time limit, so that a slow page delays no other request."""
-        shared = {
-            "who": request.scope.get("principal"), "now": self._desk.now_ms, "path": request.url.path,
-            "provider": self._provider,
+        who: Principal | None = request.scope.get("principal")
+        shared = {  # a link to what this person may not open is not shown
+            "who": who, "now": self._desk.now_ms, "path": request.url.path, "provider": self._provider,
+            "everywhere": who is not None and may(who, "look"),
+            "anywhere": who is not None and may_somewhere(who, "look"),
         }  # fmt: skip
         render = functools.partial(self._templates.page, name, shared | values, status)
         async with self._drawing:

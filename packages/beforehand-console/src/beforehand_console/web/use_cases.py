@@ -45,7 +45,7 @@ from beforehand_console.reviews.shadow_reviews import (
     review,
 )
 from beforehand_console.web.health import HealthQuery, ReportCache
-from beforehand_console.web.listing import ItemsPage, ItemsQuery, RunPage, items_in, listed, run_page
+from beforehand_console.web.listing import READY, ItemsPage, ItemsQuery, RunPage, is_ready, items_in, listed, run_page
 from beforehand_console.web.problems import ProblemResponse
 from beforehand_console.web.schemas import SubmitRequest
 from beforehand_console.web.silent_failures import WatchedFailures, acknowledge_shown, watched_failures
@@ -369,11 +369,11 @@ def _then(row: RunRow, found: Dossier, now_ms: int) -> str:
     if found.open:
         return "Another person has to answer, too."
     others = len([item for item, _ in items_in(row) if item != found.item])
-    waits = f", and waits for {others} other answer{'' if others == 1 else 's'}" if others else ""
+    waits = f" waits for {others} other answer{'' if others == 1 else 's'}, and" if others else ""
     if row.status in {"completed", "stopped", "undone"}:
         return f"Its run is {row.status}."
     if row.owner is not None:
-        return f"Its run is under way{waits}."
-    if row.status == "running" or (row.due_ms is not None and row.due_ms <= now_ms):
-        return f"Its run is ready to continue{waits}. A worker takes it up: beforehand worker"
-    return f"Its run is {row.status}{waits}."
+        return f"Its run{waits} is under way."
+    if is_ready(row, now_ms):
+        return f"Its run{waits} is {READY}"
+    return f"Its run{waits} is {row.status}."
