@@ -123,3 +123,24 @@ def test_a_worker_submits_and_drives_what_is_due(lab: Lab):
     said = lab("show", last["run"])
     assert said.status == 0
     assert f'completed     "{last["run"]}"' in said.out
+
+
+NOT_YET = "{} declared in queues.yaml, not yet in the journal: start a worker. Next: beforehand worker"
+
+
+def test_what_is_declared_and_not_yet_in_the_journal_is_said(lab: Lab):
+    """A declaration comes into the journal with the next process that opens the app, and until then nothing fires."""
+    for command in ("schedules", "queues"):
+        assert "not yet in the journal" not in lab(command).err, command
+    lab.write(
+        "queues.yaml", FILE + "  new: {agent: refund_desk, input: {}, every: 1h}\nqueues: {slow: {concurrency: 1}}\n"
+    )
+    for command, what in (("schedules", "1 schedule"), ("queues", "1 limit")):
+        said = lab(command)
+        assert (said.status, NOT_YET.format(what) in " ".join(said.err.split())) == (0, True), said.err
+    assert lab("worker", "desk.py:desk", "--once").status == 0
+    lab.write("queues.yaml", "schedules: {new: {agent: refund_desk}}\n")
+    for command in ("schedules", "queues"):
+        said = lab(command)
+        assert (said.status, "queues.yaml" in said.err) == (0, True), "a file with a fault hides nothing of the journal"
+        assert "not yet in the journal" not in said.err

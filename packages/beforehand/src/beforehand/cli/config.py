@@ -12,13 +12,14 @@ import re
 import shlex
 import stat
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from beforehand import former_name
 from beforehand.errors import UsageError
 from beforehand.extensions import INSTALLED
-from beforehand.inspect.text import split_report
+from beforehand.inspect.text import count, split_report
 from beforehand.journal.backends import Address, address_of, addresses_in
 
 DEFAULT: Final = "beforehand.db"
@@ -145,6 +146,26 @@ def project_queues() -> Path | None:
     """`[tool.beforehand] queues` of the nearest pyproject.toml: the file that declares the limits of queues."""
     directory, settings = project_settings(Path.cwd())
     return directory / _text(settings["queues"], "queues", directory) if "queues" in settings else None
+
+
+def undeclared(what: Literal["limit", "schedule"], known: Mapping[str, object]) -> list[str]:
+    """A remark on what the project's file declares and no process has brought into the journal yet.
+
+    `known` are the limits or the schedules of the journal, by name.
+    """
+    if (file := project_queues()) is None:
+        return []
+    from beforehand.control.queues import declarations_of  # noqa: PLC0415 - most projects declare none
+
+    try:
+        found = declarations_of(file)
+    except UsageError as faults:
+        return [str(faults)]
+    limits = found.limits.by_name() if found.limits is not None else {}
+    ours: Mapping[str, object] = limits if what == "limit" else found.schedules or {}
+    number = sum(known.get(name) != one for name, one in ours.items())
+    declared = f"{count(number, what)} declared in {shown_path(file)}, not yet in the journal"
+    return [f"{declared}: start a worker. Next: beforehand worker"] if number else []
 
 
 def project_prices() -> Path | None:

@@ -13,6 +13,7 @@ import msgspec
 from beforehand.cli.apps import AnyAgent, Beforehand, app_of, load_agent
 from beforehand.cli.budget import budget_option
 from beforehand.cli.common import CommandCall, by_option, command
+from beforehand.cli.config import undeclared
 from beforehand.cli.exit_status import DONE, FAILED, CommandProblem, problem_of
 from beforehand.cli.inputs import InputLine, lines_of, one_input, read_moment
 from beforehand.cli.undriven import Undriven, UndrivenFinder
@@ -236,7 +237,8 @@ async def _found(
         limits, listed = await list_queues(reader, wall_ms(), only)
         calls = [] if only else await list_calls(reader.journal, limits)
         gone = await UndrivenFinder(reader, wall_ms()).lost(key for one in listed for key in one.agents)
-        return limits, listed, calls, await unknown_agents(reader.journal, limits.limited_agents()), gone
+        remarks = await unknown_agents(reader.journal, limits.limited_agents())
+        return limits, listed, calls, [*remarks, *undeclared("limit", limits.by_name())], gone
 
 
 async def list_calls(journal: Journal, limits: DeclaredLimits) -> list[ListedLimit]:

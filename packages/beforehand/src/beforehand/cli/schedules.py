@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from beforehand.cli.common import CommandCall, by_option, command
+from beforehand.cli.config import undeclared
 from beforehand.control.code_location import unknown_agents
 from beforehand.engine.process import newest_limits
 from beforehand.errors import UsageError
@@ -99,7 +100,10 @@ async def _read(call: CommandCall, name: str, now_ms: int) -> _Read:
         last = {one: await reader.journal.fired(one, now_ms) for one in known}
         clocks = {one: await schedule_clock(reader.journal, one, known[one], now_ms) for one in known}
         named = scheduled_agents({name: one.schedule for name, one in known.items()})
-        return known, last, clocks, newest, await unknown_agents(reader.journal, named)
+        remarks = await unknown_agents(reader.journal, named)
+        if not name:
+            remarks += undeclared("schedule", {one: known[one].schedule for one in known})
+        return known, last, clocks, newest, remarks
 
 
 def _waits(newest: Declaration, one: ListedSchedule) -> str:

@@ -124,6 +124,11 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     models: dict[str, ModelLimit] = {}
     budgets: dict[str, SharedBudget] = {}
 
+    def by_name(self) -> dict[str, object]:
+        """Everything that is declared, by its section and its name there."""
+        sections = msgspec.structs.asdict(self).items()
+        return {f"{section}/{name}": one for section, some in sections for name, one in some.items()}
+
     def queue(self, name: str) -> QueueLimits:
         """The limits of a queue; those of one that is no longer declared are the defaults."""
         return self.queues.get(name) or _UNLIMITED
