@@ -1,7 +1,7 @@
 """What the pages of the documentation ask to be run: fenced blocks, and the remarks that stand before them.
 
 ```python           runs, in page order, all in one module
-```console          lines `$ beforehand ...`, `$ pytest ...` and `$ python FILE` run, unless they end with &; the rest is for the reader
+```console          lines `$ beforehand ...` and the others of OURS run, unless they end with &; the rest is for the reader
 
 <!-- not run: reason -->    before a block: it is only shown
 <!-- exit: 3 -->            before a console block: its last command ends with this status instead of 0
@@ -18,7 +18,19 @@ ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)[^\n`]*$")
 REMARK = re.compile(r"^ *<!-- (?P<kind>not run|exit|file): (?P<value>.+?) -->$")
 RUN = {"python", "console"}
-OURS = ("$ beforehand ", "$ pytest ", "$ python desk.py")
+OURS = tuple(
+    f"$ {ours}"
+    for ours in (
+        "beforehand ",
+        "pytest ",
+        "python desk.py",
+        "python hello.py",
+        "KILL_AFTER=",
+        "cat paid.txt",
+        "rm paid.txt",
+    )
+)
+HIDDEN = re.compile(r"^ *<!--(?! (?:not run|exit|file): ).*?-->", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,11 @@ class Block:
 
 def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def visible(markdown: str) -> str:
+    """The page without what stands in HTML comments, which no reader sees; lines keep their numbers."""
+    return HIDDEN.sub(lambda comment: "\n" * comment[0].count("\n"), markdown)
 
 
 def blocks(markdown: str) -> Iterator[Block]:

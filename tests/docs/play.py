@@ -4,6 +4,8 @@ Python blocks share one module, as if the page were a program typed in pieces; i
 have on the page, so a traceback points at the page. The first block that fails ends the program.
 """
 
+import itertools
+import os
 import re
 import shlex
 import subprocess
@@ -50,9 +52,14 @@ def run(command: str, expected: int) -> None:
     print(f"$ {command}", flush=True)
     if SHOWN in command:
         command = command.replace(SHOWN, shown_by(command.replace(f"--shown {SHOWN} ", "")))
+    words = shlex.split(re.sub(r"\s#.*$", "", command))
+    settings = dict(word.split("=", 1) for word in itertools.takewhile(re.compile(r"[A-Z_]+=").match, words))
+    program, *given = words[len(settings) :]
+    program = sys.executable if program == "python" else program  # the environment of the page's framework
     status = subprocess.run(
-        shlex.split(re.sub(r"\s#.*$", "", command)), stdin=subprocess.DEVNULL, check=False
+        [program, *given], stdin=subprocess.DEVNULL, env=os.environ | settings, check=False
     ).returncode
+    status = status if status >= 0 else 128 - status  # as a shell reports a signal
     if status != expected:
         sys.exit(f"`{command}` ended with status {status}, the page says {expected}")
 

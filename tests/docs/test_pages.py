@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, blocks, pages
+from tests.docs.pages import ROOT, blocks, pages, visible
 from tests.hosts.environments import python_of
 
 PLAYER = Path(__file__).with_name("play.py")
@@ -54,6 +54,30 @@ PAGES = [
 def test_every_block_of_the_page_runs(page: Path, tmp_path: Path):
     played = play(page, tmp_path)
     assert played.returncode == 0, f"{page.relative_to(ROOT)}:\n{played.stdout}\n{played.stderr}"
+
+
+def test_what_a_reader_sees_defines_what_it_uses(tmp_path: Path):
+    for page in pages():
+        shown = [block for block in blocks(visible(page.read_text(encoding="utf-8"))) if block.runs]
+        name = "_".join(page.relative_to(ROOT).with_suffix("").parts)
+        typed = "\n".join(block.text for block in shown if block.language == "python" and "file" not in block.remarks)
+        (tmp_path / f"{name}.py").write_text(typed, encoding="utf-8")
+        for number, block in enumerate(shown):
+            if block.remarks.get("file", "").endswith(".py"):
+                (tmp_path / f"{name}_{number}.py").write_text(block.text, encoding="utf-8")
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--no-cache",
+        "--select",
+        "F821,F823",
+        "--output-format",
+    ]
+    checked = subprocess.run([*ruff, "concise", "."], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, f"only a hidden block defines it:\n{checked.stdout}{checked.stderr}"
 
 
 @pytest.mark.parametrize("shelf", ["how-to", "explanation"])
