@@ -1,14 +1,20 @@
 """The command line as processes: killed, interrupted, worked through by a worker, read through a pipe."""
 
+import asyncio
 import base64
 import os
 import signal
 import socket
 import subprocess
+import urllib.error
+import urllib.request
 from contextlib import ExitStack
 
 import pytest
 
+from beforehand import Beforehand
+from beforehand.cli.telemetry import health_pages
+from beforehand.errors import JournalError
 from tests.cli.lab import Lab
 
 
@@ -79,8 +85,10 @@ def test_a_worker_without_agents_says_what_it_needs(beforehand: Lab):
     assert "a worker needs the code of the agents" in said.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_worker_works_until_it_is_interrupted(beforehand: Lab, number: signal.Signals):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_worker_works_until_a_person_or_a_service_manager_ends_it(
+    beforehand: Lab, number: signal.Signals, status: int
+):
     beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"), DIE_AFTER="refund")
     worker = beforehand.start("worker", "desk.py:desk")
     assert worker.stderr is not None
@@ -90,10 +98,48 @@ def test_a_worker_works_until_it_is_interrupted(beforehand: Lab, number: signal.
         if "completed" in line:
             break
     worker.send_signal(number)
-    assert worker.wait(timeout=30) == 130
+    assert worker.wait(timeout=30) == status
     worker.communicate()
     assert lines[0] == "Driving desk. Press Ctrl-C to end.\n"
     assert beforehand("ps", "--json").json["runs"][0]["status"] == "completed"
+
+
+def probed(address: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_a_worker_answers_probes_until_it_ends(beforehand: Lab):
+    worker = beforehand.start("worker", "desk.py:desk", "--health", "127.0.0.1:0")
+    assert worker.stderr is not None
+    live, ready = next(line for line in worker.stderr if line.startswith("Health: ")).split()[1:]
+    assert (probed(live), probed(ready)) == ((200, "ok\n"), (200, "ready\n"))
+    assert probed(live.replace("healthz", "metrics")) == (404, "the pages are /healthz, /readyz\n")
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=30)
+    assert worker.returncode == 0
+
+
+def test_a_worker_is_not_ready_while_a_task_fails_or_it_ends(beforehand: Lab):
+    async def main() -> list[tuple[str, bytes]]:
+        async def failing() -> None:
+            raise JournalError("the disk is full")
+
+        async with Beforehand(str(beforehand.journal), recover=False) as app:
+            pages = health_pages(app)
+            await app.engine.housekeeping.round("commands could not be taken", failing)
+            answers = [await pages["/readyz"](), await pages["/healthz"]()]
+            await app.engine.shut_down([])
+            return [*answers, await pages["/readyz"]()]
+
+    assert asyncio.run(main()) == [
+        ("503 Service Unavailable", b"commands could not be taken\n"),
+        ("200 OK", b"ok\n"),
+        ("503 Service Unavailable", b"the worker is ending\n"),
+    ]
 
 
 def test_an_interrupted_run_ends_with_130_and_loses_nothing(beforehand: Lab):

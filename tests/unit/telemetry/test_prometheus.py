@@ -15,7 +15,7 @@ from beforehand.errors import UsageError
 from beforehand.queues.limits import DeclaredLimits, QueueLimits, SharedBudget
 from beforehand.telemetry import following, metrics_server
 from beforehand.telemetry import prometheus as prometheus_module
-from beforehand.telemetry.metrics_server import host_and_port, serving_metrics
+from beforehand.telemetry.metrics_server import host_and_port, serving
 from beforehand.telemetry.prometheus import MOST, Prometheus
 from beforehand.telemetry.spans import SpanValue
 from tests.tidy.tree import ROOT
@@ -230,17 +230,20 @@ async def asked(port: int, request: bytes) -> bytes:
         writer.close()
 
 
-async def page() -> bytes:
-    return b"beforehand_runs 1\n"
+async def page() -> tuple[str, bytes]:
+    return "200 OK", b"beforehand_runs 1\n"
+
+
+PAGES = {"/metrics": page}
 
 
 def test_the_server_gives_one_page_and_refuses_the_rest(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics_server, "PATIENCE_S", 0.2)
 
     async def main() -> None:
-        async with serving_metrics(("127.0.0.1", 0), page) as port:
-            with pytest.raises(UsageError, match="metrics cannot be served on"):
-                async with serving_metrics(("127.0.0.1", port), page):
+        async with serving(("127.0.0.1", 0), PAGES) as port:
+            with pytest.raises(UsageError, match="/metrics cannot be served on"):
+                async with serving(("127.0.0.1", port), PAGES):
                     pass
             given = await asked(port, b"GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n")
             assert given.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -262,7 +265,7 @@ def test_the_server_gives_one_page_and_refuses_the_rest(monkeypatch: pytest.Monk
 def test_a_crowd_of_silent_clients_is_bounded_and_ends():
     async def main() -> None:
         silent = []
-        async with serving_metrics(("127.0.0.1", 0), page) as port:
+        async with serving(("127.0.0.1", 0), PAGES) as port:
             silent += [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics_server.CONNECTIONS)]
             assert await asked(port, b"GET /metrics HTTP/1.1\r\n\r\n") == b""
             silent[0][1].close()

@@ -334,19 +334,26 @@ async def all_tools_at_hand(call: CommandCall) -> dict[str, AnyTool]:
     return found
 
 
+class StopSignal(asyncio.Event):
+    """The order to end. `interrupted` is true where a person gave it, by SIGINT."""
+
+    interrupted = False
+
+
 @contextmanager
-def ending_by_signal() -> Generator[asyncio.Event]:
+def ending_by_signal() -> Generator[StopSignal]:
     """An event that SIGINT and SIGTERM set, so that a worker ends between two moves. A second one is not waited for."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    loop, stop = asyncio.get_running_loop(), StopSignal()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
-    def end() -> None:
+    def end(number: signal.Signals) -> None:
+        stop.interrupted = number == signal.SIGINT
         stop.set()
         for other in numbers:
             loop.remove_signal_handler(other)
 
     for number in numbers:
-        loop.add_signal_handler(number, end)
+        loop.add_signal_handler(number, end, number)
     try:
         yield stop
     finally:

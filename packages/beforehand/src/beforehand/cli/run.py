@@ -116,7 +116,7 @@ def _tell_one(call: CommandCall, ended: RunOutput) -> int:
     examples=(
         "beforehand worker desk.py:refund_desk",
         "beforehand worker --once",
-        "beforehand worker --metrics 127.0.0.1:9464",
+        "beforehand worker --metrics 127.0.0.1:9464 --health 127.0.0.1:8081",
         "beforehand worker --log-json",
     ),
 )
@@ -126,6 +126,7 @@ def _tell_one(call: CommandCall, ended: RunOutput) -> int:
 @click.option("--program", default="", metavar="NAME", help="Drive this program's runs; its code is where it last was.")
 @click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there, at /metrics.")
+@click.option("--health", metavar="HOST:PORT", help="Answer probes there, at /healthz and /readyz.")
 @click.option("--trace", is_flag=True, help="Trace runs with the application's OpenTelemetry SDK.")
 @click.option("--log-json", is_flag=True, help="Write log lines as JSON, each with its run and operation.")
 @policy_option
@@ -158,7 +159,7 @@ async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, 
     if given["log_json"]:
         write_logs_as_json()
     settings = Settings(private_webhooks=given["private_webhooks"], gc_threshold=MANY_RUNS_GC)
-    telemetry = WorkerTelemetry.wanted(trace=given["trace"], metrics=given["metrics"])
+    telemetry = WorkerTelemetry.wanted(trace=given["trace"], metrics=given["metrics"], health=given["health"])
     async with app_of(
         call, agents, create=True, settings=settings, reach=reach, telemetry=telemetry.followers
     ) as app, telemetry.serving(call, app):  # fmt: skip

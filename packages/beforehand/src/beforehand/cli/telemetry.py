@@ -1,10 +1,10 @@
-"""The options `--trace`, `--metrics` and `--log-json` of a worker."""
+"""The options `--trace`, `--metrics`, `--health` and `--log-json` of a worker."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from beforehand.cli.common import CommandCall
@@ -12,6 +12,7 @@ from beforehand.cli.common import CommandCall
 if TYPE_CHECKING:
     from beforehand.cli.apps import Beforehand
     from beforehand.telemetry.following import Follower
+    from beforehand.telemetry.metrics_server import Page
 
 
 def write_logs_as_json() -> None:
@@ -24,18 +25,20 @@ def write_logs_as_json() -> None:
 
 
 class WorkerTelemetry(NamedTuple):
-    """The followers of a worker, and the address on which it serves metrics."""
+    """The followers of a worker, and the addresses on which it serves metrics and its health."""
 
     followers: tuple[Follower, ...]
-    address: tuple[str, int] | None = None
+    metrics: tuple[str, int] | None = None
+    health: tuple[str, int] | None = None
     untraced: bool = False
 
     @classmethod
-    def wanted(cls, *, trace: bool, metrics: str | None) -> WorkerTelemetry:
+    def wanted(cls, *, trace: bool, metrics: str | None, health: str | None) -> WorkerTelemetry:
         """The telemetry that these options ask for. Raises `UsageError` for an invalid address or a missing extra."""
-        if not trace and metrics is None:
+        if not trace and metrics is None and health is None:
             return cls(())
-        from beforehand import telemetry  # noqa: PLC0415 - needs an extra
+        from beforehand import telemetry  # noqa: PLC0415 - each follower needs an extra
+        from beforehand.telemetry.metrics_server import host_and_port  # noqa: PLC0415 - most workers serve nothing
 
         followers: tuple[Follower, ...] = ()
         untraced = False
@@ -43,28 +46,60 @@ class WorkerTelemetry(NamedTuple):
             from beforehand.telemetry.opentelemetry import has_sdk  # noqa: PLC0415 - as above
 
             followers, untraced = (telemetry.OpenTelemetry(),), not has_sdk()
-        if metrics is None:
-            return cls(followers, untraced=untraced)
-        from beforehand.telemetry.metrics_server import host_and_port  # noqa: PLC0415 - as above
-
-        return cls((*followers, telemetry.Prometheus()), host_and_port(metrics), untraced)
+        if metrics is not None:
+            followers = (*followers, telemetry.Prometheus())
+        at = [None if address is None else host_and_port(address) for address in (metrics, health)]
+        return cls(followers, *at, untraced=untraced)
 
     @asynccontextmanager
     async def serving(self, call: CommandCall, app: Beforehand) -> AsyncGenerator[None]:
-        """Serve the metrics of the app inside the block, if wanted, and warn if no span would be exported."""
+        """Serve the wanted pages of the app inside the block, and warn if no span would be exported."""
         if self.untraced:
             call.screen.note(
                 ("No OpenTelemetry SDK is configured, so no span is exported.", "yellow"),
                 " Next: opentelemetry-instrument beforehand worker ..., or configure it where the agents are defined",
             )
-        if self.address is None:
+        async with AsyncExitStack() as servers:
+            if self.metrics is not None:
+                await servers.enter_async_context(self._serving_metrics(call, app, self.metrics))
+            if self.health is not None:
+                await servers.enter_async_context(_serving(call, "Health", self.health, health_pages(app)))
             yield
-            return
-        from beforehand.telemetry.metrics_server import serving_metrics  # noqa: PLC0415 - as above
-        from beforehand.telemetry.prometheus import Prometheus  # noqa: PLC0415 - as above
+
+    def _serving_metrics(
+        self, call: CommandCall, app: Beforehand, where: tuple[str, int]
+    ) -> AbstractAsyncContextManager[None]:
+        from beforehand.telemetry.prometheus import Prometheus  # noqa: PLC0415 - needs an extra
 
         measured = next(one for one in self.followers if isinstance(one, Prometheus))
-        async with serving_metrics(self.address, lambda: measured.scrape(app.engine)) as port:
-            host = f"[{self.address[0]}]" if ":" in self.address[0] else self.address[0]
-            call.screen.note((f"Metrics: http://{host}:{port}/metrics", "dim"))
-            yield
+
+        async def metrics() -> tuple[str, bytes]:
+            return "200 OK", await measured.scrape(app.engine)
+
+        return _serving(call, "Metrics", where, {"/metrics": metrics})
+
+
+def health_pages(app: Beforehand) -> Mapping[str, Page]:
+    """`/healthz`: the event loop answers. `/readyz`: also, no house-keeping fails, and the worker is not ending."""
+
+    async def healthz() -> tuple[str, bytes]:
+        return "200 OK", b"ok\n"
+
+    async def readyz() -> tuple[str, bytes]:
+        engine = app.engine
+        causes = ["the worker is ending"] if engine.isolation.closed else engine.housekeeping.failing()
+        return ("503 Service Unavailable", "\n".join([*causes, ""]).encode()) if causes else ("200 OK", b"ready\n")
+
+    return {"/healthz": healthz, "/readyz": readyz}
+
+
+@asynccontextmanager
+async def _serving(
+    call: CommandCall, what: str, where: tuple[str, int], pages: Mapping[str, Page]
+) -> AsyncGenerator[None]:
+    from beforehand.telemetry.metrics_server import serving  # noqa: PLC0415 - most workers serve nothing
+
+    async with serving(where, pages) as port:
+        host = f"[{where[0]}]" if ":" in where[0] else where[0]
+        call.screen.note((f"{what}: {' '.join(f'http://{host}:{port}{path}' for path in pages)}", "dim"))
+        yield

@@ -204,8 +204,10 @@ async def work(call: CommandCall, app: Beforehand, concurrency: int, *, once: bo
         call.screen.line(f"{count(len({driven.run for driven in shift.driven}), 'run')} driven.")
         if await shift.leaves_queued():
             call.screen.note("Runs are left in queues: for a slot, for their time, or paused. Next: beforehand queues")
-    if stop.is_set():
+    if stop.interrupted or (once and stop.is_set()):
         return INTERRUPTED
+    if stop.is_set():
+        return DONE  # a service manager ended it, as it should end
     return _status(shift)
 
 

@@ -48,7 +48,7 @@ class IsolationGate:
         self._changes: list[asyncio.Future[None]] = []
         self.waiting: Final[set[str]] = set()
         """The claimed runs that wait to begin."""
-        self._closed = False
+        self.closed = False
 
     def enter(self, run: str = "") -> None:
         """Begin an attempt at once: it is not a suspect, and nothing runs alone."""
@@ -83,13 +83,13 @@ class IsolationGate:
         """Begin to drive a claimed run, as `wait_to_enter` does; false where the process shuts down meanwhile."""
         self.waiting.add(run)
         try:
-            while (self._blocked(run) or not self._fits(chances)) and not self._closed:
+            while (self._blocked(run) or not self._fits(chances)) and not self.closed:
                 await self._change()
-            if chances == ALONE and not self._closed:
+            if chances == ALONE and not self.closed:
                 await self._until_alone(_Exclusive(run, whole=True))
         finally:
             self.waiting.discard(run)
-        if self._closed:
+        if self.closed:
             self.alone = [one for one in self.alone if one.run != run]
             return False
         self._runs[run] = chances
@@ -114,7 +114,7 @@ class IsolationGate:
 
     def close(self) -> None:
         """Let no further run begin: the process shuts down."""
-        self._closed = True
+        self.closed = True
         self._wake()
 
     def _blocked(self, run: str) -> bool:
@@ -129,7 +129,7 @@ class IsolationGate:
     async def _until_alone(self, one: _Exclusive) -> None:
         self.alone.append(one)
         try:
-            while not self._closed and not self._is_alone(one.run):
+            while not self.closed and not self._is_alone(one.run):
                 await self._change()
         except BaseException:
             self.alone.remove(one)

@@ -1,9 +1,9 @@
-"""A small HTTP server for one page, `/metrics`. It needs no framework, so that a worker needs none."""
+"""A small HTTP server for the few pages of a worker, as `/metrics`. It needs no framework, so a worker needs none."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -16,7 +16,10 @@ PATIENCE_S: Final = 5.0
 CONNECTIONS: Final = 16
 """How many clients are answered at once; further ones are closed."""
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""The media type of the page."""
+"""The media type of the pages."""
+
+Page = Callable[[], Awaitable[tuple[str, bytes]]]
+"""A page: its status, as `200 OK`, and its text."""
 
 
 def host_and_port(text: str) -> tuple[str, int]:
@@ -29,8 +32,8 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 @asynccontextmanager
-async def serving_metrics(where: tuple[str, int], page: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[int]:
-    """Serve the page while inside; the port. Raises `UsageError` if the address cannot be used."""
+async def serving(where: tuple[str, int], pages: Mapping[str, Page]) -> AsyncGenerator[int]:
+    """Serve the pages, by their paths, while inside; the port. Raises `UsageError` if the address cannot be used."""
     host, port = where
     answering: dict[asyncio.StreamWriter, asyncio.Future[None]] = {}
 
@@ -39,7 +42,7 @@ async def serving_metrics(where: tuple[str, int], page: Callable[[], Awaitable[b
         try:
             if len(answering) <= CONNECTIONS:
                 async with asyncio.timeout(PATIENCE_S):
-                    writer.write(await _answer(reader, page))
+                    writer.write(await _answer(reader, pages))
                     await writer.drain()
         except (TimeoutError, ConnectionError):
             pass  # the client is slow or gone
@@ -52,9 +55,9 @@ async def serving_metrics(where: tuple[str, int], page: Callable[[], Awaitable[b
         server = await asyncio.start_server(answer, host, port, limit=LARGEST)
     except OSError as error:
         raise UsageError(
-            f"metrics cannot be served on {host}:{port}: {error.strerror or error}",
+            f"{' and '.join(pages)} cannot be served on {host}:{port}: {error.strerror or error}",
             known="nothing was driven",
-            next_step="choose another address: --metrics 127.0.0.1:0 takes any free port",
+            next_step="choose another address: 127.0.0.1:0 takes any free port",
         ) from error
     try:
         yield int(server.sockets[0].getsockname()[1])
@@ -67,18 +70,19 @@ async def serving_metrics(where: tuple[str, int], page: Callable[[], Awaitable[b
             await asyncio.wait(waiting.values(), timeout=PATIENCE_S)
 
 
-async def _answer(reader: asyncio.StreamReader, page: Callable[[], Awaitable[bytes]]) -> bytes:
+async def _answer(reader: asyncio.StreamReader, pages: Mapping[str, Page]) -> bytes:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.LimitOverrunError, asyncio.IncompleteReadError):
         return _response("400 Bad Request", b"not a request\n")
     method, _, rest = head.partition(b" ")
-    path = rest.partition(b" ")[0].partition(b"?")[0]
-    if path != b"/metrics":
-        return _response("404 Not Found", b"the metrics are at /metrics\n")
+    page = pages.get(rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1"))
+    if page is None:
+        return _response("404 Not Found", f"the pages are {', '.join(pages)}\n".encode())
     if method not in {b"GET", b"HEAD"}:
         return _response("405 Method Not Allowed", b"use GET\n", b"Allow: GET, HEAD\r\n")
-    return _response("200 OK", await page(), empty=method == b"HEAD")
+    status, body = await page()
+    return _response(status, body, empty=method == b"HEAD")
 
 
 def _response(status: str, body: bytes, more: bytes = b"", *, empty: bool = False) -> bytes:
