@@ -79,6 +79,31 @@ def test_it_drives_serves_and_reloads_in_one_process(beforehand: Lab):
     assert len(keys) == 2, beforehand.world
 
 
+TWO = """
+from beforehand import Run, agent
+
+@agent(run_id="pay-{order}")
+async def pay(run: Run, order: str) -> str:
+    return order
+
+@agent(run_id="mail-{order}")
+async def mail(run: Run, order: str) -> str:
+    return order
+"""
+
+
+def test_a_file_with_two_agents_is_driven_whole(beforehand: Lab):
+    beforehand.write("ops.py", TWO)
+    for name in ("pay", "mail"):
+        assert beforehand("submit", f"ops.py:{name}", '"1"').status == 0
+    assert beforehand("worker", "ops.py", "ops.py:pay", "--once").out == "2 runs driven.\n"
+    with developing(beforehand, "ops.py", "--no-inbox") as screen:
+        screen.until("Driving pay, mail.")
+        screen.until("beforehand run ops.py:pay")
+        screen.until("beforehand run ops.py:mail")
+    assert "say which: ops.py:name" in beforehand("run", "ops.py", '"1"').err
+
+
 def test_a_file_that_cannot_be_loaded_is_waited_for(beforehand: Lab):
     desk = (beforehand.directory / "desk.py").read_text()
     (beforehand.directory / "desk.py").write_text("async deff desk():\n")

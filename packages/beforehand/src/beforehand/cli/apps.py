@@ -73,8 +73,21 @@ def load_agent(target: str, directory: str = "") -> AnyAgent:
 
 
 def load_agents(targets: Iterable[str]) -> list[AnyAgent]:
-    """The agents of several targets; one that is named twice is loaded once."""
-    return [load_agent(target) for target in dict.fromkeys(targets)]
+    """The agents of several targets; a file alone names all agents in it. One that is named twice is loaded once."""
+    return list(load_targets(targets).values())
+
+
+def load_targets(targets: Iterable[str]) -> dict[str, AnyAgent]:
+    """As `load_agents`, each by the target that names it alone."""
+    loaded: dict[str, AnyAgent] = {}
+    for target in targets:
+        place, name = _split(target)
+        found = {} if name else _agents(_module(place))
+        if len(found) > 1:
+            loaded |= {f"{target}:{key}": agent for key, agent in found.items()}
+        else:
+            loaded[target] = load_agent(target)
+    return loaded
 
 
 def load_function(target: str) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from beforehand.agent.agent import Agent
-from beforehand.cli.apps import AnyAgent, Beforehand, app_of, ending_by_signal, load_agents, reach_of, reach_option
+from beforehand.cli.apps import AnyAgent, Beforehand, app_of, ending_by_signal, load_targets, reach_of, reach_option
 from beforehand.cli.common import CommandCall, by_option, command, policy_option, wait_for
 from beforehand.cli.config import policy_source, project_settings, project_targets, shown_path
 from beforehand.cli.exit_status import DONE, problem_of, tell
@@ -68,7 +68,7 @@ class DevOptions(msgspec.Struct, frozen=True):
 def dev(call: CommandCall, targets: tuple[str, ...], **options: Any) -> int:
     """Develop agents: drive their runs, serve the web inbox, and reload when a file changes.
 
-    TARGETs are the agents, as for `beforehand worker`; a file alone names the only agent
+    TARGETs are the agents, as for `beforehand worker`; a file alone names the agents
     in it. The web inbox is on this machine only, and needs beforehand-console. A reload
     suspends what runs and continues it with the new code.
     """
@@ -81,7 +81,7 @@ def dev(call: CommandCall, targets: tuple[str, ...], **options: Any) -> int:
 
 async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOptions) -> bool:
     """Drive and serve until a signal comes or a file changes. True if a file changed. Raises `UsageError`."""
-    agents: list[AnyAgent] = []
+    agents: dict[str, AnyAgent] = {}
     files = SourceFiles(_of_targets(targets))  # before they are read: a change while they load is one, too
     app: Beforehand | None = None
     async with AsyncExitStack() as opened:
@@ -94,7 +94,9 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
             agents = loaded
             files.watch((*_own_modules(), *_settings_files(call, options.reach)))
             if targets:  # the settings are read once more to open it, and a file may break at any moment
-                app = await opened.enter_async_context(app_of(call, agents, create=True, reach=reach_of(options.reach)))
+                app = await opened.enter_async_context(
+                    app_of(call, agents.values(), create=True, reach=reach_of(options.reach))
+                )
         except BeforehandError as error:
             tell(call.screen, problem_of(error))
             call.screen.note(("Waiting for a file to change. Press Ctrl-C to end.", "dim"))
@@ -102,7 +104,7 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
             return await _changed(call, files, stop)
         if app is None:
             raise UsageError("dev needs the agents to drive", next_step="beforehand dev desk.py:refund_desk")
-        _tell_first_step(call, app, targets, agents)
+        _tell_first_step(call, app, agents)
         async with _beside(_inbox(call, app, options), _report_items(call, app)):
             changing = asyncio.create_task(_changed(call, files, stop))
             shift = WorkerLoop(call, app, options.concurrency)
@@ -116,13 +118,13 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
 
 async def _loaded(
     call: CommandCall, targets: tuple[str, ...], files: SourceFiles, stop: asyncio.Event
-) -> list[AnyAgent] | None:
-    """The agents; None where a file changed while their code was loading. Raises `UsageError`.
+) -> dict[str, AnyAgent] | None:
+    """The agents by their targets; None where a file changed while their code was loading. Raises `UsageError`.
 
     Code at module level may never end: the thread that loads it is left behind by the next start, or by the end of
     the process, which waits for no thread then.
     """
-    loading = DaemonThreads().call(lambda: load_agents(targets))
+    loading = DaemonThreads().call(lambda: load_targets(targets))
     await asyncio.wait({loading}, timeout=_SLOW_S)
     if loading.done():
         return loading.result()
@@ -172,10 +174,10 @@ async def _beside(*bodies: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
 # --- what is shown ---------------------------------------------------------------------------------------------------
 
 
-def _tell_first_step(call: CommandCall, app: Beforehand, targets: tuple[str, ...], agents: list[AnyAgent]) -> None:
+def _tell_first_step(call: CommandCall, app: Beforehand, agents: dict[str, AnyAgent]) -> None:
     """Name what is driven, and the command that starts a first run."""
     call.screen.note(("Driving ", "bold"), f"{', '.join(app.agents)}. A changed file reloads it. Ctrl-C ends it.")
-    for target, agent in zip(targets, agents, strict=False):
+    for target, agent in agents.items():
         given = msgspec.json.encode(sample(agent)).decode()
         call.screen.next(f"in another terminal: {to_type('run', target, given)}")
 

@@ -134,9 +134,9 @@ def _tell_one(call: CommandCall, ended: RunOutput) -> int:
 async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
     """Drive the runs that are due, until interrupted: abandoned runs, retries, timers, events.
 
-    TARGETs are the agents whose runs it drives; without any, those listed under
-    [tool.beforehand] agents in pyproject.toml, else those that were last opened over
-    this journal. Runs of an agent of the same name in another program are not
+    TARGETs are the agents whose runs it drives, and a file alone names all agents in
+    it; without any, those listed under [tool.beforehand] agents in pyproject.toml, else
+    those that were last opened over this journal. Runs of an agent of the same name in another program are not
     driven. Any number of workers may share one journal on one machine. With
     --reach it also notifies people when they are asked. --metrics needs the extra
     prometheus, and --trace the extra otel and an SDK that your code or
