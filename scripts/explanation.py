@@ -1,6 +1,6 @@
 """Write the pages that show the decision as the code makes it: `python -m scripts.explanation [--check]`.
 
-The diagram of states is drawn by trying every kind of record on every state that records can reach. The table
+The changes of phase are found by trying every kind of record on every state that records can reach. The table
 of decisions is asked of `decide` itself, in the situations that the unit tests judge. With `--check` nothing is
 written; the exit status is 1 where a page is out of date.
 """
@@ -56,15 +56,14 @@ final: evidence, a late report or a person can settle it, and only a person can 
 | unknown | it may have landed; a person is asked, and it is read back on a slow schedule |
 | cancelled | called off, every attempt proven unsent |
 
-## The diagram
+## The changes
 
-Drawn by trying every record in every state that records can reach. Records that leave the phase as it is are not
+Found by trying every record in every state that records can reach. Records that leave the phase as it is are not
 shown. A compensated operation keeps its state: the compensation is another operation, which points back.
 
-```mermaid
-stateDiagram-v2
-{edges}
-```
+{changes}
+
+`succeeded`, `failed` and `cancelled` end it.
 
 ## The table
 
@@ -183,21 +182,18 @@ def states() -> str:
     for before, after, name in explored():
         if before != after:
             arrows.setdefault((before, after), set()).add(name)
-    edges = [
-        f"    {_node(before)} --> {after}: {', '.join(sorted(arrows[before, after]))}"
+    changes = [
+        (_names([before]), after, ", ".join(f"`{name}`" for name in sorted(arrows[before, after])))
         for before, after in sorted(arrows, key=lambda arrow: (order.index(arrow[0]), order.index(arrow[1])))
     ]
-    ends = [f"    {phase} --> [*]" for phase in ("succeeded", "failed", "cancelled")]
     rows = [
         (f"`{kind.__name__}`", _names(come_from), _names(lead_to)) for kind, (come_from, lead_to) in TRANSITIONS.items()
     ]
     return STATES.format(
-        made=MADE, edges="\n".join([*edges, *ends]), table=_table(("record", "may meet", "leads to"), rows)
+        made=MADE,
+        changes=_table(("from", "to", "by"), changes),
+        table=_table(("record", "may meet", "leads to"), rows),
     )
-
-
-def _node(phase: str) -> str:
-    return "[*]" if phase == NEW else phase
 
 
 def _names(phases: Iterable[str]) -> str:

@@ -80,6 +80,11 @@ def test_what_a_reader_sees_defines_what_it_uses(tmp_path: Path):
     assert checked.returncode == 0, f"only a hidden block defines it:\n{checked.stdout}{checked.stderr}"
 
 
+def test_a_page_can_be_read_without_a_network():
+    drawn = [page.name for page in pages() if any(b.language == "mermaid" for b in blocks(page.read_text("utf-8")))]
+    assert drawn == [], "the script that draws these diagrams would be loaded from another site"
+
+
 @pytest.mark.parametrize("shelf", ["how-to", "explanation"])
 def test_the_first_page_and_the_navigation_lead_to_every_page(shelf: str):
     there = {page.relative_to(ROOT / "docs").as_posix() for page in pages() if page.parent == ROOT / "docs" / shelf}
