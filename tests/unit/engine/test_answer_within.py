@@ -106,6 +106,7 @@ async def test_a_question_without_a_time_has_its_default_or_says_that_nobody_ans
     async with lab.app(desk, **QUIET) as app:
         item, about = await asked(app, desk)
         assert (item.due_ms, item.then) == (lab.clock.wall_ms() + 7 * DAY_MS, then)
+        assert ("; without an answer: Rome)" in item.asks) == (default is not None)
         assert about.default == ("the answer is Rome" if default else "the agent gets a TimeoutError")
         await lab.pass_time(days=7)
         assert await app.resume("r-ann") == (default or "no answer to 'Which city?' came in time")

@@ -386,7 +386,8 @@ async def _wait_for_answer(scope: Scope, name: str, watch: StreamWatch) -> None:
     watch.wake_at_news(future)
     kind = "question" if asked.handoff is None else "handoff"
     verb = "asks" if asked.handoff is None else "is handed over"
-    asks = f"run {active.run} {verb}: {asked.question.text} ({asked.question.expected})"
+    otherwise = "" if asked.default is None else f"; without an answer: {asked.default}"
+    asks = f"run {active.run} {verb}: {asked.question.text} ({asked.question.expected}{otherwise})"
     try:
         queue = "" if asked.handoff is None else asked.handoff.queue
         pause = Pause(

@@ -239,8 +239,7 @@ class Replay:
     def divergence(self, why: str, difference: str = "") -> ReplayDiverged:
         """The error that shows `difference`, or else what the record holds and the code did not come back to."""
         run = self._history.run
-        missing = sorted(self.expected) or list(self._history.delivered.by_step)
-        shown = [f"- recorded, not reached: {self._shown(step)}" for step in missing[:20]]
+        shown = [f"- recorded, not reached: {self._shown(step)}" for step in self._missing()[:20]]
         shown += [f"+ now: {step}" for step in dict.fromkeys(self._held())]
         return ReplayDiverged(
             f"run {run}: {why}",
@@ -249,11 +248,26 @@ class Replay:
             next_step=after_stop(run, "diverged")[1],
         )
 
+    def departure(self) -> str:
+        """The first difference between the code and the record, in words."""
+        due = next(iter(self._history.delivered.by_step), "") or next(iter(self._missing()), "")
+        now = next((step for step in self._waiting() if step != due), "")
+        if due and now:
+            return f"the code comes to {now} where the record has {due}"
+        return f"every branch waits, and the code did not come again to {due or 'recorded steps'}"
+
+    def _missing(self) -> list[str]:
+        """The recorded steps that code has not come back to, in their order."""
+        known = [step for step in self._history.operations if step in self.expected]
+        return known or list(self._history.delivered.by_step)
+
     def _held(self) -> list[str]:
         """The steps that code has come to, and that are not on record."""
         recorded = self._history.operations.keys() | self._history.delivered.by_step.keys()
-        waiting = [pause.step for pause in self._waiters.pauses.values() if pause.kind == "replay"]
-        return [step for step in waiting if step and step not in recorded]
+        return [step for step in self._waiting() if step not in recorded]
+
+    def _waiting(self) -> list[str]:
+        return [pause.step for pause in self._waiters.pauses.values() if pause.kind == "replay" and pause.step]
 
     def _shown(self, step: str) -> str:
         """A recorded step with the call that it was, where it was one."""

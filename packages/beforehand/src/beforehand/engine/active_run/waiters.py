@@ -219,7 +219,7 @@ class Waiters:
         # What only the code can bring never comes: nothing that is waited for lets the code go on.
         left = waits and all(pause.kind == "code" and pause.step in active.replay.expected for pause in waits)
         if left or any(pause.kind == "replay" for pause in pauses):
-            why = "every branch waits, and the code did not reach recorded steps again"
+            why = active.replay.departure()
             return Ending("diverged", why, error=active.replay.divergence(why))  # now: it names what waits
         process = active.process
         horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
