@@ -80,6 +80,8 @@ def test_a_recipient_is_found_whatever_the_case_and_never_as_a_part(lab: Lab):
 
 def test_a_text_is_found_as_it_is_written(lab: Lab):
     assert found(lab, "--text", "100% of 'it_all'") == ["ann/mail#1 succeeded"]
+    assert found(lab, "100% of 'it_all'") == ["ann/mail#1 succeeded"]
+    assert "give one of them" in lab("effects", "a", "--text", "b").remarks
     assert found(lab, "--text", "100_ of") == []
     assert found(lab, "--text", "paid a/1") == ["cid/pay#1 succeeded", "ann/pay#1 succeeded"]
     assert found(lab, "--text", "paid", "--agent", "other") == []

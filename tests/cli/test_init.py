@@ -28,6 +28,12 @@ def test_it_runs_without_a_key(project: Lab):
     ran = project.apart("run", "desk.py:desk", TICKET)
     assert (ran.status, ran.out) == (0, '"I gave you 12 euros back."\n'), ran.err
     assert "turn#2/call_2/refund#1" in project.apart("show", "ticket-17").out
+    subprocess.run(["git", "init", "-q"], cwd=project.directory, check=True)
+    shown = subprocess.run(
+        ["git", "status", "--short", "-uall"], cwd=project.directory, check=True, capture_output=True
+    )
+    assert list(project.directory.glob("*.anchor")) != []
+    assert b".db" not in shown.stdout, "the journal is no source"
 
 
 @pytest.mark.parametrize(

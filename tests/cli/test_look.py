@@ -110,6 +110,7 @@ def test_show_has_a_line_for_each_effect_and_what_happened_below(asking: Lab):
     assert any(line.startswith("?  restock#1") and "a person is asked" in line for line in lines)
     assert any(line.startswith("attempt 1") and "may have landed: TimeoutError: no answer" in line for line in lines)
     assert "beforehand why ticket-1/restock#1" in said.out
+    assert "beforehand resolve ticket-1/restock#1 --happened --evidence TEXT --by NAME" in said.lines[-3]
 
 
 def test_show_follows_a_run_until_it_has_ended(asking: Lab):

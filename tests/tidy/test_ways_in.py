@@ -40,6 +40,19 @@ def test_make_alone_lists_every_target():
     assert set(re.findall(r"^make (\w+) +\S", listed.stdout, flags=re.MULTILINE)) == TARGETS, listed.stderr
 
 
+def test_the_list_fits_a_terminal():
+    assert [line for line in run("make").stdout.splitlines() if len(line) > 80] == []
+
+
+def test_a_shell_without_the_environment_is_told_how_the_commands_of_the_demo_work(tmp_path: Path):
+    shown = run("make", "IN=@true", "demo", PATH="/usr/bin:/bin").stderr
+    (activate,) = re.findall(r"\. (\S+/activate)$", shown, flags=re.MULTILINE)
+    assert (ROOT / activate).is_file()
+    (tmp_path / "beforehand").write_text("#!/bin/sh\n")
+    (tmp_path / "beforehand").chmod(0o755)
+    assert run("make", "IN=@true", "demo", PATH=f"{tmp_path}:/usr/bin:/bin").stderr == ""
+
+
 def test_no_recipe_is_echoed():
     """Standard output belongs to the command behind a target, so make keeps quiet about it."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ import click
 from beforehand.cli.common import CommandCall, command
 from beforehand.cli.exit_status import DONE, FAILED
 from beforehand.cli.inputs import read_past
+from beforehand.errors import UsageError
 from beforehand.inspect.effects import EffectQuery, EffectsFound, FoundEffect, find_effects
 from beforehand.inspect.text import ago, count, short
 from beforehand.journal.host import wall_ms
@@ -26,9 +27,10 @@ _SHOWN: Final = 60
         "beforehand effects --key ORDER-7",
         "beforehand effects --to ann@mail.test --tool send_email --since 30d",
         "beforehand effects --tool charge --limit 10",
-        "beforehand effects --text 4711 --json | jq -r '.effects[].operation'",
+        "beforehand effects 4711 --json | jq -r '.effects[].operation'",
     ),
 )
+@click.argument("sought", default="", metavar="[TEXT]")
 @click.option("--key", default="", metavar="KEY", help="With this business key.")
 @click.option("--to", default="", metavar="VALUE", help="With an argument of this value, such as an address.")
 @click.option("--text", default="", metavar="TEXT", help="With this text in the arguments or the result.")
@@ -38,8 +40,8 @@ _SHOWN: Final = 60
 @click.option(
     "--limit", default=_LIMIT, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list."
 )
-def effects(call: CommandCall, limit: int, since: str, **wanted: str) -> int:
-    """Find effects over all runs, the newest first.
+def effects(call: CommandCall, sought: str, limit: int, since: str, **wanted: str) -> int:
+    """Find effects over all runs, the newest first. TEXT is the same as --text TEXT.
 
     It answers questions such as "did we mail this customer?". A business key is found
     at once. The other conditions read the records, the newest first, until there are
@@ -47,6 +49,9 @@ def effects(call: CommandCall, limit: int, since: str, **wanted: str) -> int:
     journal, and are not found. Exit status 1: no effect fits.
     """
     now = wall_ms()
+    if sought and wanted["text"]:
+        raise UsageError("TEXT and --text are the same condition", next_step="give one of them")
+    wanted["text"] = wanted["text"] or sought
     query = EffectQuery(**wanted, since_ms=read_past(since, now) if since else 0)
     found, remarks = call.read(_found(call, query, limit))
     if call.screen.as_json:

@@ -76,11 +76,11 @@ async def _records_of(
         rows = await reader.all_records(run)
         family = await family_of(reader, [record for _, record in rows])
         row = await reader.row(run)
-        waits = [wait for wait in waits_of(row) if wait.kind in {"answer", "event", "question", "handoff"}]
         awaited = [  # as `answers_to`, whose module would load the whole inbox
             command
-            for one in waits
-            for command in brings(run, one.kind, one.shown, one.tool) or answers_with(run, one.kind, one.step)
+            for one in waits_of(row)
+            for command in brings(run, one.kind, one.shown, one.tool)
+            or answers_with(run, one.kind, one.step, sent=not one.unsent, shown=one.shown, result=one.result)
         ]
         return rows, await UndrivenFinder(reader, wall_ms()).find(row), family, awaited
 
