@@ -227,6 +227,23 @@ async def clauses_that_do_not_exist(trial: Trial) -> None:
     assert trial.sent == [], trial.sent
 
 
+async def a_tool_that_redacts(trial: Trial) -> None:
+    @tool(redact=["cents"])
+    async def pay(cents: int) -> str:
+        """Pay."""
+        return await trial.pay(cents)
+
+    script = Script([FIVE])
+    has(await trial.run(script, Offered(pay, "pay"), tools=[pay]), "ContractError", "pay redacts cents", "Secret(")
+    assert (trial.sent, script.asked) == ([], 0), (trial.sent, script.asked)
+
+
+async def a_function_that_redacts(trial: Trial) -> None:
+    script = Script([FIVE])
+    has(await trial.run(script, trial.offered(clauses={"redact": ["cents"]})), "ContractError", "pay redacts cents")
+    assert (trial.sent, script.asked) == ([], 0), (trial.sent, script.asked)
+
+
 async def a_key_that_is_missing(trial: Trial) -> None:
     missing = Script(RuntimeError("Missing credentials. Please pass an `api_key`"))
     said = await trial.run(missing, trial.offered())
@@ -244,7 +261,7 @@ CELLS: dict[str, Callable[[Trial], Awaitable[None]]] = {
         ids_that_repeat, ids_that_cannot_name_a_step, code_that_swallows_the_suspension, arguments_that_do_not_fit,
         arguments_that_do_not_fit_a_declared_tool, arguments_that_are_too_large,
         arguments_that_are_too_large_for_a_declared_tool, a_tool_that_the_app_does_not_have, no_such_tool, no_answer,
-        clauses_that_do_not_exist, a_key_that_is_missing,
+        clauses_that_do_not_exist, a_tool_that_redacts, a_function_that_redacts, a_key_that_is_missing,
     )
 }  # fmt: skip
 

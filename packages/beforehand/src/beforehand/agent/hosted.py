@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 import msgspec
 
 from beforehand.agent.call import outcome_of, outcome_of_left
+from beforehand.agent.model_calls import check_offered
 from beforehand.agent.model_decisions import DecisionSettings, decide
 from beforehand.agent.model_prices import named_model
 from beforehand.agent.questions import AnswerLimit, ask, question_of
@@ -233,12 +234,14 @@ class HostedRun:
     async def turn(
         self,
         name: str,
-        seen: Any,
+        seen: Mapping[str, Any],
         model: Callable[[], Awaitable[Any]],
         settings: TurnSettings | None = None,
         models: Iterable[object] = (),
     ) -> Any:
         """The answer of a model, from the record where it is there. `seen` is what the model is shown, as plain JSON.
+
+        Its `"tools"` are the names of the offered tools. Raises `ContractError` for one with `redact=`.
 
         `models` are those that may be asked, for limits and budgets: names, or objects that state theirs.
         Leave clocks and ids of this process out of `seen`: a question that differs from the recorded one ends the run
@@ -253,6 +256,10 @@ class HostedRun:
                     raise self.stop(_without_key(error)) from error
                 raise
 
+        known = self._scope.active.process.tools
+        for offered in seen.get("tools", ()):
+            if (tool := known.get(offered)) is not None:
+                check_offered(offered, tool.redact)
         ask.__name__ = "model"
         given = settings or TurnSettings()
         decision = DecisionSettings(
@@ -265,6 +272,7 @@ class HostedRun:
 
 async def _outcome_of_call(scope: Scope, tool: Tool[..., Any], arguments: dict[str, Any]) -> Outcome[Any]:
     """Perform a call, or wait for the one that the host cancelled while it was under way and makes again."""
+    check_offered(tool.name, tool.redact)  # the host may offer it under another name, or it came after its question
     try:
         step = steps.left_by_host(scope, tool, arguments)
         if step is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
@@ -12,7 +12,7 @@ from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import Scope
 from beforehand.engine.sealing import refuse, sealing
 from beforehand.engine.steps import NO_METADATA, CallMetadata, value_at
-from beforehand.errors import ArgumentError, MustHold
+from beforehand.errors import ArgumentError, ContractError, MustHold, UsageError
 from beforehand.model.ids import can_name
 from beforehand.model.outcome import Outcome
 from beforehand.model.parameters import parameters_schema, parse_arguments
@@ -33,12 +33,35 @@ class ToolBox:
     def __init__(self, tools: Mapping[str, Any]) -> None:
         self._tools = tools
 
-    def schemas(self, style: Style = "json") -> list[dict[str, Any]]:
-        """One description per tool, for OpenAI's API, Anthropic's API, or as plain JSON Schema."""
-        return [_schema(tool, style) for tool in self._tools.values()]
+    def schemas(self, style: Style = "json", names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """One description per tool, for OpenAI's API, Anthropic's API, or as plain JSON Schema.
+
+        `names` are the tools to offer; None means all. Raises `ContractError` for a tool with `redact=`.
+        """
+        chosen = [*self._tools] if names is None else [*names]
+        if missing := [name for name in chosen if name not in self._tools]:
+            raise UsageError(
+                f"the model is offered tools that the agent does not have: {', '.join(missing)}",
+                known="no model was asked",
+                next_step="declare them: @agent(tools=[...])",
+            )
+        return [_schema(self._tools[name], style) for name in chosen]
+
+
+def check_offered(name: str, redact: Collection[str]) -> None:
+    """Raise `ContractError` for a tool that redacts: a model's answers are recorded with the arguments of its calls."""
+    if redact:
+        raise ContractError(
+            f"tool {name} redacts {', '.join(sorted(redact))}, which would be recorded in each answer of a model that "
+            "calls it",
+            known="the tool was not offered, and nothing was sent",
+            next_step='let the tool read the value by its name, Secret("..."), or by an id, and drop redact=; if only '
+            "your code calls it, offer the model the other tools by name",
+        )
 
 
 def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
+    check_offered(tool.name, tool.redact)
     shape = tool.shape
     parameters = getattr(shape, "schema", None) or parameters_schema(shape.types, shape.required)
     about = inspect.getdoc(tool) or tool.name
@@ -91,7 +114,7 @@ async def _performed(
 ) -> Outcome[Any] | _Refusal:
     from beforehand.agent.call import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
-    tools = offered_tools(scope)
+    tools = {offered: tool for offered, tool in offered_tools(scope).items() if not tool.redact}
     if name not in tools:
         known = ", ".join(sorted(tools)) or "none"
         return _Refusal(f"there is no tool {name!r}; the tools are: {known}", "unknown_tool")

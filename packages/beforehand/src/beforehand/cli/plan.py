@@ -39,8 +39,8 @@ async def plan(call: CommandCall, what: str, names: tuple[str, ...]) -> int:
     prints the JSON Schema of plans for a model. Nothing is written or recorded.
     """
     if what == "schema":
-        agent = load_agent(names[-1])
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(plan_schema(tools_of(agent).values()))) + b"\n")
+        schema = plan_schema(tool for tool in tools_of(load_agent(names[-1])).values() if not tool.redact)
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(schema)) + b"\n")
         return 0
     if len(names) != 2:
         raise UsageError("name the file of the plan, and the agent whose tools it uses")

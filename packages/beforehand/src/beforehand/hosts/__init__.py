@@ -6,10 +6,11 @@ The extra of a host (`pydantic-ai`, for example) installs a version that its mod
 import contextlib
 import functools
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
+from beforehand.agent.model_calls import check_offered
 from beforehand.errors import Ambiguous, UsageError
 from beforehand.installation import extra_command
 from beforehand.model.alike import nearest
@@ -47,6 +48,13 @@ def check_named(argument: str, named: Iterable[str], tools: Iterable[str]) -> No
         known=f"nothing was sent; the tools are {', '.join(known[:20]) or 'none'}",
         next_step=f"write {', '.join(near)}" if near else "give the names of tools, as tool.name has them",
     )
+
+
+def checked_clauses(clauses: Mapping[str, Mapping[str, Any]] | None) -> Mapping[str, Mapping[str, Any]]:
+    """The clauses of functions of a host. Raises `ContractError` for `redact`: its model calls them."""
+    for name, given in (clauses or {}).items():
+        check_offered(name, given.get("redact", ()))
+    return clauses or {}
 
 
 def server_error(tool: str, said: object) -> Ambiguous:

@@ -30,7 +30,7 @@ from beforehand.agent.hosted import (
 from beforehand.agent.tool import Tool
 from beforehand.engine.current_operation import AT
 from beforehand.errors import Ambiguous, UsageError
-from beforehand.hosts import check_named, mixed, mixed_copy, server_error, supported
+from beforehand.hosts import check_named, checked_clauses, mixed, mixed_copy, server_error, supported
 from beforehand.model.outcome import Outcome
 from beforehand.policies import Retry
 
@@ -83,7 +83,7 @@ def durable(
     parts = [*part.agents, part.manager_agent, *part.tasks] if isinstance(part, Crew) else [part]
     tools = _names(tool for one in parts for tool in _tools_of(one))
     served = sum(bool(getattr(one, "mcps", None)) for one in parts)
-    settings = _Settings(approve, clauses or {}, turns, frozenset(tools) if served == 1 else None)
+    settings = _Settings(approve, checked_clauses(clauses), turns, frozenset(tools) if served == 1 else None)
     made = _durable(part, settings)
     if not served:
         settings.check(tools)

@@ -29,7 +29,7 @@ from beforehand.agent.hosted import (
 )
 from beforehand.agent.tool import Tool
 from beforehand.errors import UsageError
-from beforehand.hosts import check_named, mixed_copy, server_error, supported
+from beforehand.hosts import check_named, checked_clauses, mixed_copy, server_error, supported
 from beforehand.model.outcome import Outcome
 from beforehand.policies import Retry
 
@@ -70,7 +70,7 @@ class BeforehandPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not
         retry: Retry | None = None,
     ) -> None:
         super().__init__(name="beforehand")
-        self._clauses = clauses or {}
+        self._clauses = checked_clauses(clauses)
         self._turns = TurnSettings(differs, timeout, retry)
 
     async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> None:  # noqa: ARG002 - of the host

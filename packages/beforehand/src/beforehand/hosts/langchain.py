@@ -29,7 +29,7 @@ from beforehand.agent.hosted import (
 )
 from beforehand.agent.tool import Tool
 from beforehand.errors import ContractError, UsageError
-from beforehand.hosts import check_named, supported
+from beforehand.hosts import check_named, checked_clauses, supported
 from beforehand.model.outcome import Outcome
 from beforehand.policies import Retry
 
@@ -88,7 +88,7 @@ class BeforehandMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         self._route = route
         self.tools: list[Any] = []
         self._approve = approve
-        self._clauses = clauses or {}
+        self._clauses = checked_clauses(clauses)
         self._offered: set[str] = set()  # tools that a middleware adds to a question are in no list of the host
         self._turns = TurnSettings(differs, timeout, retry)
 

@@ -31,7 +31,7 @@ from beforehand.agent.model_calls import ToolBox
 from beforehand.agent.tool import Tool
 from beforehand.engine.current_operation import AT
 from beforehand.errors import UsageError
-from beforehand.hosts import check_named, mixed, server_error, supported
+from beforehand.hosts import check_named, checked_clauses, mixed, server_error, supported
 from beforehand.policies import Retry
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def durable(
     turns = TurnSettings(differs, timeout, retry)
     if clauses and (tools := _tools_of(agent)) is not None:
         check_named("clauses=", clauses, tools)
-    return cast("AgentT", _Durable(clauses or {}, turns, route).agent(agent))
+    return cast("AgentT", _Durable(checked_clauses(clauses), turns, route).agent(agent))
 
 
 def _tools_of(agent: Any) -> set[str] | None:

@@ -25,7 +25,7 @@ from beforehand.agent.hosted import (
 )
 from beforehand.agent.tool import Tool
 from beforehand.errors import ContractError
-from beforehand.hosts import server_error, supported
+from beforehand.hosts import checked_clauses, server_error, supported
 from beforehand.loop.route import Route
 from beforehand.loop.route_table import Capability
 from beforehand.model.outcome import Outcome
@@ -262,6 +262,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
             "settings": {one: repr(value) for one, value in sorted(cast("dict[str, Any]", settings or {}).items())},
             "tools": [tool.name for tool in parameters.function_tools],
         }
+        checked_clauses({tool.name: (tool.metadata or {}).get("beforehand", {}) for tool in parameters.function_tools})
         answer = await hosted.turn(name, seen, body, self._turns, _asked_by(context.model))
         name_calls(name, [one for one in answer["parts"] if one["part_kind"] == "tool-call"], "tool_call_id")
         return answer

@@ -249,19 +249,8 @@ class Chat:
         return reply
 
     def _request(self) -> ModelRequest:
-        loop, tools = self._loop, self._run.tools.schemas("json")
-        if loop.tools is not None:
-            by_name = {tool["name"]: tool for tool in tools}
-            if missing := [name for name in loop.tools if name not in by_name]:
-                raise UsageError(
-                    f"the loop names tools that the agent does not have: {', '.join(missing)}",
-                    known=NOT_ASKED,
-                    next_step="declare them: @agent(tools=[...])",
-                )
-            tools = [by_name[name] for name in loop.tools]
-        return ModelRequest(
-            self._instructions, tuple(tools), self._schema(), loop.limits.answer_tokens, tuple(self.messages)
-        )
+        tools, limit = self._run.tools.schemas("json", self._loop.tools), self._loop.limits.answer_tokens
+        return ModelRequest(self._instructions, tuple(tools), self._schema(), limit, tuple(self.messages))
 
     def _schema(self) -> dict[str, Any]:
         if self._returns is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from beforehand.agent.model_calls import check_offered
 from beforehand.agent.tool import Tool
 from beforehand.errors import UsageError
 from beforehand.model.parameters import Schema, closed, one_of, parameters_schema, strict
@@ -24,7 +25,7 @@ def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
 
     In that form an omitted optional parameter is null. A parameter whose type strict output cannot express (a mapping
     with free keys, a tuple) is the JSON text of its value. A conforming answer is read as a `Plan` and checked like
-    every other plan. Raises `UsageError` without tools.
+    every other plan. Raises `UsageError` without tools, and `ContractError` for one with `redact=`.
     """
     definitions: dict[str, Schema] = {
         _RESULT: _reference(REFERENCE, "a part of an earlier step's result: step.field"),
@@ -48,6 +49,7 @@ def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
 
 def _call(tool: Tool[..., Any], definitions: dict[str, Schema]) -> Schema:
     """One call of this tool. Definitions of its types are stored under the tool's name, so that names cannot clash."""
+    check_offered(tool.name, tool.redact)
     parameters = parameters_schema(tool.shape.types, tool.shape.required)
     arguments: dict[str, Schema] = {}
     for name, schema in parameters["properties"].items():
