@@ -1,8 +1,10 @@
 """`beforehand budget`: what a run may use and has used, raising it, and budgets that make no sense."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -235,3 +237,37 @@ def test_the_budget_of_a_tree_is_shown_as_a_whole_and_each_printed_command_raise
     report = json.loads(desk("budget", "ann", "--json").stdout)
     assert {one["limit"]: (one["used"], one["most"]) for one in report["limits"]}["effects"] == (4, 5)
     assert {one["limit"]: one["used"] for one in report["own"]}["effects"] == 1
+
+
+def test_a_shared_budget_that_was_set_back_is_named_and_mended(desk: Desk, tmp_path: Path):
+    (tmp_path / "queues.yaml").write_text("budgets:\n  support: {agent: desk, model_calls: 4}\n")
+    (tmp_path / "pyproject.toml").write_text('[tool.beforehand]\nqueues = "queues.yaml"\n')
+    for name in ("ann", "bob"):
+        command = [sys.executable, "-m", "beforehand", "run", desk.target, f'"{name}"', "--journal", desk.journal]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+        assert ran.returncode == (0 if name == "ann" else 3), ran.stderr
+    assert desk("verify").returncode == 0
+
+    def change(statement: str) -> None:
+        with closing(sqlite3.connect(desk.journal)) as database:
+            assert database.execute(statement).rowcount == 1
+            database.commit()
+
+    change("update budget_use set used = 0 where what = 'model_calls'")
+    change("insert into budget_use values ('support', '2999-01-01', 'effects', 0, -1000)")
+    said = desk("verify")
+    assert said.returncode == 4
+    assert "2 places broken" in said.stdout
+    assert "the counter of model_calls of the budget support, " in said.stdout
+    assert "it has 0 used and 0 reserved, and the records add up to 4 and 0; beforehand doctor --rebuild" in said.stdout
+    assert "the counter of effects of the budget support, 2999-01-01, number 0: it has 0 used and -1000" in said.stdout
+    rebuilt = json.loads(desk("doctor", "--rebuild", "--json").stdout)["rebuilt"]
+    assert [one.split(",")[0] for one in rebuilt["counters"]] == [
+        "the counter of model_calls of the budget support", "the counter of effects of the budget support",
+    ]  # fmt: skip
+    assert desk("verify").returncode == 0
+    assert json.loads(desk("doctor", "--rebuild", "--json").stdout)["rebuilt"]["counters"] == []
+    with closing(sqlite3.connect(desk.journal)) as database:
+        assert database.execute("select used, reserved from budget_use where what = 'model_calls'").fetchall() == [
+            (4, 0)
+        ]

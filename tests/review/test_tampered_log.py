@@ -243,6 +243,12 @@ OTHER = {
     "a large body": "delete from payload;",
     "the namespace": "update meta set value = 'other' where name = 'namespace';",
     "the secret": "update meta set value = 'abcd' where name = 'secret';",
+    "a run that waits is listed as completed": "update run set status = 'completed', waits = '[]' where id = 3;",
+    "a run that has ended is listed as suspended": "update run set status = 'suspended' where id = 1;",
+    "a trigger": "create trigger evil after insert on ledger begin delete from hint; end;",
+    "a trigger that is gone": "drop trigger run_limits_changed;",
+    "a view in the place of a table": "alter table hint rename to hint_; create view hint as select * from hint_;",
+    "a counter of a shared budget": "insert into budget_use values ('support', '2027-01-02', 'effects', -1000, 0);",
     "the mark of trust": "update meta set value = 'doubtful' where name = 'trust';",
 }
 

@@ -35,7 +35,8 @@ async def verify(call: CommandCall, heads_file: Path | None) -> int:
     """Verify that no record and no ledger entry was changed, removed or inserted.
 
     Every hash is computed again, every number must be there, and the whole is compared
-    with the anchor next to the journal. Each damaged place is named, and the exit status
+    with the anchor next to the journal. The listing of runs and the use of shared
+    budgets are compared with the records. Each damaged place is named, and the exit status
     is then 4. A user who can write the journal can write its anchor too: only heads that
     were kept elsewhere show what such a user rewrote or cut off.
     """
@@ -88,7 +89,12 @@ async def heads(call: CommandCall) -> None:
 
 
 @command("doctor", examples=("beforehand doctor", "beforehand doctor --rebuild", "beforehand doctor --trust anna"))
-@click.option("--rebuild", "rebuilding", is_flag=True, help="Recompute the listing of runs from their records.")
+@click.option(
+    "--rebuild",
+    "rebuilding",
+    is_flag=True,
+    help="Recompute the listing of runs and the use of shared budgets from records.",
+)
 @click.option(
     "--trust", "by", metavar="NAME", help="Trust a journal that looks copied or restored; your name is recorded."
 )
@@ -170,5 +176,7 @@ def _show_done(screen: Screen, done: dict[str, object]) -> None:
     rebuilt = done.get("rebuilt")
     if isinstance(rebuilt, Rebuilt):
         screen.line(f"Rebuilt the listing of {count(rebuilt.runs, 'run')}: {len(rebuilt.changed)} changed.")
+        if rebuilt.counters:
+            screen.line(f"Computed anew: {'; '.join(rebuilt.counters)}")
         if rebuilt.busy:
             screen.line(f"Skipped, because a process drives them: {', '.join(rebuilt.busy)}")

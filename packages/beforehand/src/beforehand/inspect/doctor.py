@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 import msgspec
 
 from beforehand.engine.engine import Engine
 from beforehand.engine.suspension import stopped_change, unreadable_change
 from beforehand.errors import JournalError, UsageError
+from beforehand.inspect.counters import wrong_counters
 from beforehand.inspect.ledger_kinds import unreadable as unreadable_in
 from beforehand.inspect.reader import JournalReader, waits_of
 from beforehand.journal.port import LeaseGranted, Reader, RunChange, RunRow, RunStatus, Storage
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model.ids import operation_id
 from beforehand.model.run_history import RunHistory
+from beforehand.model.shell import to_type
 from beforehand.model.system import HEALTH, troubles_in
 from beforehand.model.waits import UNREADABLE, ListedWait
+
+_ENDED: Final = frozenset({"completed", "stopped", "undone"})
 
 
 class JournalFacts(msgspec.Struct, frozen=True):
@@ -47,11 +52,15 @@ class JournalFacts(msgspec.Struct, frozen=True):
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """The result of rebuilding the listing. `busy` runs have a living process, whose own writes keep them right."""
+    """The result of rebuilding the listing. `busy` runs have a living process, whose own writes keep them right.
+
+    `counters` are those of shared budgets that differed from the records.
+    """
 
     runs: int
     changed: list[str]
     busy: list[str]
+    counters: list[str] = []
 
 
 async def facts(reader: JournalReader, raw_reader: Reader) -> JournalFacts:
@@ -103,11 +112,12 @@ async def _failing(reader: JournalReader, notes: dict[str, bytes]) -> list[str]:
 
 
 async def rebuild(engine: Engine) -> Rebuilt:
-    """Recompute the listing of every idle run from its records. Nothing is sent, no record is written."""
+    """Recompute the listing of every idle run, and shared budgets, from records. Nothing is sent or recorded."""
     reader = JournalReader(engine.journal, engine.identity)
     names = [row.run async for row in reader.every_run()]
     changed: list[str] = []
     busy: list[str] = []
+    wrong, mended = await wrong_counters(reader), list[str]()
     for run in names:
         claimed = await engine.leases.claim(run)
         if not isinstance(claimed, LeaseGranted):
@@ -116,12 +126,13 @@ async def rebuild(engine: Engine) -> Rebuilt:
         try:
             wanted = await _wanted(reader, claimed.row, engine.environment.clock.wall_ms())
             log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
-            await log.append((), wanted)
+            await log.append((), wanted, charges=tuple(one.mend for one in wrong))
+            mended, wrong = [*mended, *(one.name for one in wrong)], []
         finally:
             engine.leases.let_go(run)
         if _differs(claimed.row, wanted):
             changed.append(run)
-    return Rebuilt(len(names), changed, busy)
+    return Rebuilt(len(names), changed, busy, mended)
 
 
 async def _wanted(reader: JournalReader, row: RunRow, wall_ms: int) -> RunChange:
@@ -151,6 +162,21 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
     kept = row.status == "suspended" and any(one.kind != UNREADABLE for one in waits_of(row))
     due, listed = (row.due_ms, row.waits) if kept else (wall_ms, msgspec.json.encode(waits))
     return RunChange(status, history.lifecycle.reason[:500], due, listed, release=True)
+
+
+def listing_fault(history: RunHistory, row: RunRow) -> str:
+    """What no process of ours leaves in the line of a run; empty if there is none.
+
+    A run that goes on may be listed as running or suspended whatever its last record says: a process may have died.
+    """
+    wanted, waits = _listing(history, row, 0), waits_of(row)
+    if any(one.kind == UNREADABLE for one in waits):
+        return ""
+    if row.status != wanted.status and not _ENDED.isdisjoint((row.status, wanted.status)):
+        return f"it says {row.status}, and the records say {wanted.status}; {to_type('doctor', '--rebuild')} mends it"
+    if row.status == wanted.status != "running" and not waits and wanted.waits != b"[]":
+        return f"it does not say what the run waits for; {to_type('doctor', '--rebuild')} mends it"
+    return ""
 
 
 def _differs(row: RunRow, wanted: RunChange) -> bool:

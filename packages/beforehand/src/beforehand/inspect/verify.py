@@ -12,6 +12,8 @@ import msgspec
 
 from beforehand.engine.conflicts import claim_stream
 from beforehand.errors import BeforehandError
+from beforehand.inspect.counters import Sums, add_up, take, wrong_counters
+from beforehand.inspect.doctor import listing_fault
 from beforehand.inspect.reader import PAGE, JournalReader
 from beforehand.inspect.signed_heads import KeptHead, badly_signed
 from beforehand.journal.backend_rules import CHANGED
@@ -20,6 +22,7 @@ from beforehand.journal.record_codec import decode
 from beforehand.journal.run_log import genesis, verify_chain
 from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory
+from beforehand.model.shared_use import Charge
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -51,12 +54,15 @@ async def check(reader: JournalReader, raw_reader: Reader, kept: Kept | None = N
     if kept.keys:
         found.signatures = len(kept.heads)
         found.broken.extend(Broken("the kept heads", one.line, UNSIGNED) for one in badly_signed(kept.heads, kept.keys))
+    sums: Sums = {}
     async for row in reader.every_run():
         found.runs += 1
-        broken, records = await _check_run(reader, row.run)
+        broken, records = await _check_run(reader, row.run, sums)
         found.records += records
         if broken is not None:
             found.broken.append(broken)
+    if not found.broken:  # without each record of each run their sums say nothing
+        found.broken += [Broken(one.name, 0, one.why) for one in await wrong_counters(reader, sums)]
     log = await raw_reader.check([_known(one, reader.identity) for one in kept.heads])
     found.streams = log.streams
     found.broken.extend(log.broken)
@@ -69,8 +75,8 @@ def _known(one: KeptHead, identity: Identity) -> KnownHead:
     return KnownHead(one.signed.head, one.origin, remark)
 
 
-async def _check_run(reader: JournalReader, run: str) -> tuple[Broken | None, int]:
-    history = RunHistory(run)
+async def _check_run(reader: JournalReader, run: str, sums: Sums) -> tuple[Broken | None, int]:
+    history, charges = RunHistory(run), list[Charge]()
     head, after = genesis(reader.identity.namespace, run), 0
     try:
         while rows := await reader.journal.read(run, after, PAGE):
@@ -78,14 +84,26 @@ async def _check_run(reader: JournalReader, run: str) -> tuple[Broken | None, in
             if bad is not None:
                 return Broken(f"run {run}", bad, CHANGED), history.records
             for row in rows:
-                history.add(decode(row.body))
+                take(history, decode(row.body), charges)
             after, head = rows[-1].seq, rows[-1].hash
     except BeforehandError as error:
         return Broken(f"run {run}", history.records + 1, f"it cannot be read: {error.message}"), history.records
     for operation in history.operations.values():
         if await _unclaimed(reader, operation):
             return Broken(f"run {run}, business key of {operation.step}", history.records, UNCLAIMED), history.records
+    add_up(sums, charges)
+    if why := await _misplaced(reader, history):
+        return Broken(f"the listing of {run}", 0, why), history.records
     return None, history.records
+
+
+async def _misplaced(reader: JournalReader, history: RunHistory) -> str:
+    """The fault in the line of a run in the listing; empty if there is none, or the run has gone on meanwhile."""
+    why = listing_fault(history, await reader.row(history.run))
+    if not why:
+        return ""
+    why, before = listing_fault(history, await reader.row(history.run)), history.records
+    return why if (await reader.catch_up(history)).records == before else ""
 
 
 async def _unclaimed(reader: JournalReader, operation: OperationState) -> bool:

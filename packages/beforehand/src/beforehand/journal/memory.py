@@ -449,12 +449,12 @@ class MemoryJournal:
         self._call("fired")()
         return self._last_firing(schedule, until_ms)
 
-    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
         done = self._call("budget_uses")
         self._riding_due()
         done()
-        found = [use for use in self._uses.values() if periods.get(use.budget) == use.period]
-        return sorted(found, key=lambda use: (use.budget, use.limit))
+        found = [use for use in self._uses.values() if periods is None or periods.get(use.budget) == use.period]
+        return sorted(found, key=lambda use: (use.budget, use.period, use.limit))
 
     def _last_firing(self, schedule: str, until_ms: int) -> LastFiring | None:
         come = (one for one in self._fired[schedule] if one.moment_ms <= until_ms)

@@ -552,8 +552,11 @@ class Journal(Protocol):
         """The last firing of a schedule for a moment up to `until_ms`, or None. It outlives its declaration."""
         ...
 
-    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
-        """The counters of shared budgets, each in the period that is named for it. One never charged has none."""
+    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
+        """The counters of shared budgets, each in the period that is named for it. One never charged has none.
+
+        None: the counters of all budgets and periods.
+        """
         ...
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:

@@ -65,6 +65,7 @@ class BudgetConformance(ScheduleConformance):
         assert await counted(journal, "2027-01-02") == (0, 0), "each period has counters of its own"
         assert await journal.budget_uses({"other": "2027-01-01"}) == []
         assert await journal.budget_uses({}) == []
+        assert await journal.budget_uses(None) == [BudgetUse("support", "2027-01-01", "tokens", 70, 0)]
         assert len(await journal.read("r")) == 2
 
     @requirement

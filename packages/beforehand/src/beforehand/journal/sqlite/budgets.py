@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ONE: Final = "select used, reserved from budget_use where budget = ? and period = ? and what = ?"
 OF_PERIOD: Final = "select what, used, reserved from budget_use where budget = ? and period = ? order by what"
+_ALL: Final = "select budget, period, what, used, reserved from budget_use order by budget, period, what"
 _STORE: Final = (
     "insert into budget_use (budget, period, what, used, reserved) values (?, ?, ?, ?, ?)"
     " on conflict (budget, period, what) do update set used = excluded.used, reserved = excluded.reserved"
@@ -37,8 +38,10 @@ def store_uses(database: Database, uses: Sequence[BudgetUse]) -> None:
         database.change(_STORE, (use.budget, use.period, use.limit, use.used, use.reserved))
 
 
-def uses(database: Database, periods: Mapping[str, str]) -> list[BudgetUse]:
-    """The counters of these budgets, each in its period."""
+def uses(database: Database, periods: Mapping[str, str] | None) -> list[BudgetUse]:
+    """The counters of these budgets, each in its period; None: all."""
+    if periods is None:
+        return [BudgetUse(*cast("tuple[str, str, str, int, int]", found)) for found in database.rows(_ALL)]
     return [
         BudgetUse(budget, period, *cast("tuple[str, int, int]", found))
         for budget, period in periods.items()

@@ -206,7 +206,7 @@ class SqliteJournal:
     async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
         return self._read(lambda database: firings.last_firing(database, schedule, until_ms))
 
-    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
         return self._read(lambda database: budgets.uses(database, periods))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:

@@ -10,7 +10,7 @@ import msgspec
 
 from beforehand.journal.backend_rules import CHANGED
 from beforehand.journal.port import Broken, Identity, KnownHead, LogCheck
-from beforehand.journal.sqlite import anchor, heads, ledger
+from beforehand.journal.sqlite import anchor, heads, ledger, schema
 from beforehand.journal.sqlite.driver import DatabaseFailure, View
 from beforehand.journal.sqlite.opening import end_of, tails_at
 from beforehand.model.heads import first_head
@@ -27,7 +27,7 @@ def check_log(view: View, path: Path, identity: Identity, kept: Sequence[KnownHe
         streams = [str(stream) for (stream,) in database.rows("select distinct stream from ledger order by stream")]
         mark = anchor.load(anchor.beside(path))
         broken = [*_ends(view, mark, kept), *_streams(view, streams), *_unlisted(view)]
-        broken += [*_gaps(view), *_trust(view)]
+        broken += [*_gaps(view), *_trust(view), *_schema(view)]
         # A known place explains why the anchor's head differs; the heads kept elsewhere are compared all the same.
         known = [KnownHead(mark.head, "the anchor")] if mark is not None and not broken and mark.missing == 0 else []
         return LogCheck(len(streams), (*broken, *_heads(view, identity, [*known, *kept])))
@@ -107,6 +107,26 @@ def _trust(view: View) -> Iterator[Broken]:
         yield Broken(
             "the mark of trust", 0, f"the file says {marked!s}, and the last confirmation on record {confirmed}"
         )
+
+
+def _schema(view: View) -> Iterator[Broken]:
+    """Tables, indexes, triggers and views that are not those of this release: a trigger changes what is stored."""
+    shipped = {_plain(one): one for step in schema.shipped() for one in schema.statements(step.sql)}
+    shipped[_plain(schema.HISTORY)] = schema.HISTORY
+    sql = "select type, name, sql from sqlite_master where sql is not null and name not like 'sqlite\\_%' escape '\\'"
+    for kind, name, text in view.database.rows(sql):
+        if shipped.pop(_plain(str(text)), None) is None:
+            yield Broken(
+                f"the {kind!s} {name!s}", 0, "another program made or changed it: this release has none like it"
+            )
+    for statement in shipped:
+        yield Broken("the schema", 0, f"it lacks what this makes: {statement[:80]}")
+
+
+def _plain(statement: str) -> str:
+    """A statement of the schema without its comments and spaces, as SQLite stores it."""
+    lines = (line for line in statement.splitlines() if not line.startswith("--"))
+    return " ".join(" ".join(lines).lower().replace("if not exists ", "").rstrip("; ").split())
 
 
 def _heads(view: View, identity: Identity, known: Sequence[KnownHead]) -> Iterator[Broken]:

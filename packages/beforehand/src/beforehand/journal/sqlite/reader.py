@@ -185,7 +185,7 @@ class SqliteReader:
 
         return self._read(lambda database: last_firing(database, schedule, until_ms))
 
-    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
         from beforehand.journal.sqlite.budgets import uses  # noqa: PLC0415 - as above
 
         return self._read(lambda database: uses(database, periods))

@@ -21,7 +21,7 @@ from beforehand.journal.sqlite.driver import Database
 
 APPLICATION_ID = 0x42464844  # "BFHD": lets `file` and us tell a journal from any other database
 
-_HISTORY = (
+HISTORY = (
     "create table if not exists migration"
     " (version integer primary key, name text not null, checksum text not null, applied_ms integer not null)"
 )
@@ -86,7 +86,7 @@ def migrate(
     database.rows("begin immediate")
     if not found:
         database.rows(f"pragma application_id = {APPLICATION_ID}")
-    database.rows(_HISTORY)
+    database.rows(HISTORY)
     for step in pending:
         for statement in statements(step.sql):
             database.rows(statement)

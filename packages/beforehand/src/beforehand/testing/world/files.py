@@ -126,7 +126,7 @@ class Files:
         """The entries of one stream of the ledger."""
         return await self._journal.entries(stream)
 
-    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
         """The counters of shared budgets, after all commits that were observed."""
         self.observe()
         return await self._journal.budget_uses(periods)
