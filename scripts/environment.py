@@ -130,7 +130,7 @@ def _compile_tests() -> None:
     """Collect the tests once in a fresh checkout: else each process that runs them would compile them all."""
     if not make("dev") or (ROOT / "tests/unit/__pycache__").exists():
         return
-    command = [ROOT / ENVIRONMENTS["dev"].directory / "bin/pytest", "--collect-only", "-qq"]
+    command = [str(ROOT / ENVIRONMENTS["dev"].directory / "bin/pytest"), "--collect-only", "-qq"]
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run(command, cwd=ROOT, env=kept, stdout=subprocess.DEVNULL, check=False)
 

@@ -340,11 +340,13 @@ class UseCases:
 NEEDS: Final[dict[str, Permission]] = {
     "approve": "answer", "edit": "answer", "decline": "answer", "stand_in": "answer", "ask_back": "answer",
     "reply": "answer", "delegate": "hand", "snooze": "hand", "escalate": "hand", "resume": "order",
-    "happened": "resolve", "did_not_happen": "resolve", "happened_times": "resolve", "retry_same_key": "resolve", "compensate": "resolve",
-    "abandon": "resolve", "take_over": "resolve",
+    "happened": "resolve", "did_not_happen": "resolve", "happened_times": "resolve",
+    "retry_same_key": "resolve", "compensate": "resolve", "abandon": "resolve", "take_over": "resolve",
 }  # fmt: skip
 """The permission that each answer requires."""
-_YES: Final = frozenset({"approve", "stand_in", "happened", "did_not_happen", "happened_times", "retry_same_key", "compensate"})
+_YES: Final = frozenset(
+    {"approve", "stand_in", "happened", "did_not_happen", "happened_times", "retry_same_key", "compensate"}
+)
 """The answers that a person cannot give to their own proposal."""
 
 
