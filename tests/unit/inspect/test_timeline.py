@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from beforehand.inspect.render_records import end_text, plain_input, verdict_text
-from beforehand.inspect.timeline import Timeline, timeline
+from beforehand.inspect.timeline import Timeline, timeline, timeline_entries
 from beforehand.model import records as r
 from beforehand.model.facts import Correction, Fact, Weighed
 from beforehand.model.outcome import RETURNED, Basis
@@ -249,3 +249,11 @@ def test_the_tokens_of_all_calls_are_summed_up():
         ),
     )
     assert told.tokens == 97
+
+
+def test_a_page_of_a_run_names_earlier_messages_only_where_code_received_some():
+    nothing, earlier = r.MessageHeard(step="turn~1/messages#1", at=1001), r.MessageHeard("ask#1", (7,), at=1002)
+    told = timeline_entries("run-1", enumerate([nothing, earlier], 201), 201, 202, to_end=True)
+    assert [(entry.step, entry.status, entry.text) for entry in told] == [
+        ("ask#1", "heard", "a message that arrived earlier")
+    ]

@@ -417,7 +417,7 @@ class _TimelineBuilder:
             if messages is not None
             else ""
         )
-        if not text and not self.whole:
+        if not text and record.messages:  # they came before the records that are told
             text = "a message that arrived earlier"
         if not text:
             return
