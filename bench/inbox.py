@@ -44,8 +44,7 @@ def fill(path: Path, items: int, ended: int) -> None:
     now = time.time_ns() // 1_000_000
     with closing(sqlite3.connect(path)) as database, database:
         for number in range(items):
-            arguments = f'{{"cents":9000,"customer":"c{number}"}}'
-            asks = f"may refund {arguments} be sent? the contract asks for a person: cents > 5000"
+            asks = f"may refund(cents=9000, customer=c{number}) be sent? the contract asks for a person: cents > 5000"
             wait = {"kind": "approval", "step": "refund#1", "asks": asks, "due": now + number * 1000, "tool": "refund"}
             waits = msgspec.json.encode([wait]).decode()
             database.execute(_INSERT, (f"refund-{number:06}", "suspended", waits, now - number))

@@ -38,7 +38,7 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     first, *rest = asked("inbox").lines
     assert first.startswith("approval refund-9/refund#1  until 20")
     assert rest == [
-        '  may refund {"cents":9000,"customer":"9"} be sent? the contract asks for a person: cents > 5000',
+        '  may refund(cents=9000, customer="9") be sent? the contract asks for a person: cents > 5000',
         "  then it is refused, and nothing is sent",
         "  beforehand why refund-9/refund#1",
         f"  beforehand answer refund-9/refund#1 yes {' '.join(asked.seen('refund-9/refund#1'))} --by NAME",
@@ -69,8 +69,15 @@ def test_a_title_is_read_wherever_the_call_is_shown(beforehand: Lab):
     beforehand.directory.joinpath("desk.py").write_text(DESK.replace("@tool(gate", titled))
     assert beforehand("run", "desk.py:desk", '"9"').status == 3
     name, title = "refund-9/refund#1", "refund 9000 cents to 9"
-    assert f"  {title}: may refund {{" in beforehand("inbox").out
-    assert '"cents":9000' in beforehand("inbox").out, "the exact arguments are shown beside it"
+    assert beforehand("inbox").lines[1:] == [
+        f"  {title}: may it be sent? the contract asks for a person: cents > 5000",
+        "  then it is refused, and nothing is sent",
+        f"  beforehand why {name}",
+        f"  beforehand inbox --item {name}",
+        "1 approval",
+    ], "no command approves arguments that are not shown beside it"
+    assert 'arguments   {"cents":9000,"customer":"9"}' in beforehand("inbox", "--item", name).out
+    assert f"{title}: a person is asked: may it be sent?" in beforehand("show", "refund-9").words
     for command in (("inbox", "--item", name), ("why", name), ("show", "refund-9")):
         assert title in beforehand(*command).words, command
     beforehand("answer", name, "yes", "--by", "bea", *beforehand.seen(name))
@@ -98,10 +105,11 @@ def test_one_item_is_shown_in_full_and_answered_by_what_was_shown(asked: Lab):
     told = asked("inbox", "--item", "refund-9/refund#1").out
     for line in (
         'arguments   {"cents":9000,"customer":"9"}',
-        "its tool asks a person where cents > 5000",
+        'may refund(cents=9000, customer="9") be sent? the contract asks for a person: cents > 5000',
         "run refund-9",
     ):
         assert line in told
+    assert told.count("cents > 5000") == 1, "the condition is named once"
     digest = asked("inbox", "--item", "refund-9/refund#1", "--json").json["digest"]
     assert digest in told
     other = asked("answer", "refund-9/refund#1", "yes", "--shown", "0" * 32)
@@ -178,7 +186,7 @@ def test_a_yes_says_what_was_shown(asked: Lab):
     pasted = [*" ".join(command).split(), "--by", "cid"]
     unread = asked("answer", "refund-9/refund#1", "yes", "--by", "cid")
     assert (unread.status, "needs the digest of what was shown" in unread.err) == (2, True)
-    assert 'refund {"cents":9000' in unread.err, "what it asks stands beside the command"
+    assert 'refund(cents=9000, customer="9")' in unread.err, "what it asks stands beside the command"
     assert command[1] in unread.err
     short = asked("answer", "refund-9/refund#1", "yes", "--by", "cid", "--shown", command[1].split()[1][:7])
     assert (short.status, "too short" in short.err) == (2, True)

@@ -237,7 +237,7 @@ async def served() -> None:
             await refused("approve= names tools that are not there: pya")
             return
         case "approval" | "approval of its own name":
-            assert '{"cents":5} be sent?' in await run(approve)
+            assert "(cents=5) be sent?" in await run(approve)
             await run()
             assert ANSWERS == ["paid 5"], ANSWERS
         case "an error" | "no answer":
@@ -293,13 +293,13 @@ async def main() -> None:
                 assert COUNTED[0] == COUNTED[1], COUNTED  # a recorded answer counts as the answer did
                 assert COUNTED[0]["total_tokens"] == 240, COUNTED
         case "approval":
-            assert 'may pay {"cents":5} be sent?' in await run(approve)
+            assert "may pay(cents=5) be sent?" in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
         case "approval of a tool that is durable already":
-            assert 'may mail {"to":"ann"} be sent?' in await run(approve)
+            assert "may mail(to=ann) be sent?" in await run(approve)
             assert [await run(), SENT] == ["mail to ann", ["ann"]]
         case "approval declined":
-            assert 'may pay {"cents":5} be sent?' in await run(decline)
+            assert "may pay(cents=5) be sent?" in await run(decline)
             assert "too much" in await run()
             assert SENT == []
         case "arguments that do not fit":

@@ -315,19 +315,19 @@ async def main() -> None:
             answer, *counts = TWICE[CASE]
             assert [ANSWERS, sorted(SENT), len(ASKED)] == [[answer, answer], *counts], (ANSWERS, SENT, ASKED)
         case "confirmation":
-            assert 'may pay {"cents":5} be sent?' in await run(approve)
+            assert "may pay(cents=5) be sent?" in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
             assert (await casework.used(desk, "desk"))[0] == Usage(100, 20, 0.0, 60, 0, 8, model="m-1")
         case "confirmation of a declared tool":
-            assert 'may mail {"to":"ann"} be sent?' in await run(approve)
+            assert "may mail(to=ann) be sent?" in await run(approve)
             said_now = await run()
             assert [said_now, SENT] == ["mail to ann", ["ann"]], (said_now, SENT)
         case "confirmation declined":
-            assert 'may pay {"cents":5} be sent?' in await run(decline)
+            assert "may pay(cents=5) be sent?" in await run(decline)
             assert "too much" in await run()
             assert SENT == []
         case "a tool that asks for a confirmation":
-            assert 'may careful {"cents":5} be sent?' in await run(approve)
+            assert "may careful(cents=5) be sent?" in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
         case "arguments that do not fit":
             answer = await run()

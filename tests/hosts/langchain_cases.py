@@ -221,7 +221,7 @@ async def main() -> None:
             assert said == ["mail to ann; paid 5; mail to bob"] * 2, said
             assert (sorted(SENT), len(ASKED)) == (["5", "ann", "bob"], 3)
         case "approval declined":
-            assert 'may pay {"cents":5} be sent?' in await run(decline)
+            assert "may pay(cents=5) be sent?" in await run(decline)
             assert "too much" in await run()
             assert SENT == []
         case "arguments that do not fit":

@@ -199,7 +199,7 @@ async def otherwise() -> None:
         case "a late tool":
             await refused("got the tool pay after durable(agent)")
         case "durable twice":
-            assert 'may pay {"cents":5} be sent?' in await run(approve)
+            assert "may pay(cents=5) be sent?" in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
         case "a session on disk":
             assert "an attempt may have landed" in await run(resolve)
@@ -214,7 +214,7 @@ async def served() -> None:
             assert asked[0] == asked[1], asked
             assert "paid 5" in asked[0], asked
         case "approval":
-            assert 'may pay {"cents":5} be sent?' in await run(approve)
+            assert "may pay(cents=5) be sent?" in await run(approve)
             assert "paid 5" in await run()
         case "an error" | "an error, late":
             assert "an attempt may have landed" in await run(resolve)
@@ -229,7 +229,7 @@ async def without_a_run() -> None:
         case "a stored state":
             ended = await Runner.run(approving(), "go", run_config=QUIET)
             STATES.append(ended.to_state().to_json())
-            asks = 'may pay {"cents":5} be sent?'
+            asks = "may pay(cents=5) be sent?"
             assert asks in await run(approve)
             assert [await run(), await run(), SENT] == ["paid 5", "paid 5", ["5"]]
         case "clauses of no tool":
@@ -260,7 +260,7 @@ async def main() -> None:
         case _ if CASE.startswith(SERVED):
             await served()
         case "approval":
-            assert 'may pay {"cents":5} be sent?' in await run(approve)
+            assert "may pay(cents=5) be sent?" in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
         case "an exception is no success":
             assert "an attempt may have landed" in await run(resolve)

@@ -203,7 +203,7 @@ def test_a_tool_that_requires_approval_asks_a_person_with_its_arguments(tmp_path
         act = app.service.approve if yes else app.service.decline
         await act("r1/call_0_0/pay#1", by="ann")
 
-    assert 'may pay {"cents":5} be sent?' in desk.run(answer)
+    assert "may pay(cents=5) be sent?" in desk.run(answer)
     assert ("paid" in desk.run(), sent) == (yes, ["5"] if yes else [])
 
 

@@ -42,7 +42,7 @@ async def test_it_waits_without_a_process_and_is_sent_once_it_is_approved(lab: L
     async with lab.app(desk) as app:
         (item,) = await items(app.service.reader)
         assert (item.kind, item.item, item.agent) == ("approval", REFUND, "desk")
-        assert 'may refund {"cents":9000} be sent? the contract asks for a person: cents > 5000' in item.asks
+        assert "may refund(cents=9000) be sent? the contract asks for a person: cents > 5000" in item.asks
         await app.service.approve(REFUND, by="bea", why="fair enough")
         assert await items(app.service.reader) == []
         assert await app.run(desk, "ann") == "paid 9000"

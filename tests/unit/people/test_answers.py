@@ -70,7 +70,7 @@ async def test_who_asks_back_is_answered_with_another_proposal_that_shows_the_ex
             "refund#1", "bea", "asked_back", "asks back: Why so much?",
         )  # fmt: skip
         assert found.similar.asked_back == 1
-        assert "its tool asks a person where cents > 5000" in found.risks
+        assert found.why == "the contract asks for a person: cents > 5000"
         assert (found.due_ms, found.default) == (EPOCH_MS + 7 * 24 * 3_600_000, "it is refused, and nothing is sent")
         await a.answer(app.service, "r-ann/refund#2", a.Approve(), by="bea")
         assert await app.run(desk, "ann") == "paid 6000"

@@ -61,7 +61,7 @@ async def test_whoever_is_to_answer_is_told_once_with_the_facts_first(lab: Lab):
     assert '"cents":5000' in text
     assert "beforehand answer t-A-17/refund#1 yes --shown " in text
     assert "If nobody answers: it is refused, and nothing is sent" in text
-    assert "Risk: its tool asks a person where true" in text
+    assert "the contract asks for a person" in text
     assert text.index("Arguments:") < text.index("may refund"), "the facts come before the question"
 
 

@@ -25,7 +25,8 @@ from beforehand.model.records import QuestionAsked, RunStoppedRecord
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import TransactionState
-from beforehand.model.waits import AMENDABLE, DISPUTED, HALT, answers_with, is_whole, needs_result, question_of
+from beforehand.model.waits import AMENDABLE, DISPUTED, HALT, answers_with, needs_result
+from beforehand.model.wording import is_whole, question_of
 from beforehand.people.dossier import dossier
 from beforehand.people.loaded_item import ENDED, LoadedItem, Subject, item_in, split_item, with_ledger_answer
 from beforehand_console.notify.schedule import FINDING, NoticeReason, NotifiableKind, NotifiedItem, Sent

@@ -24,7 +24,8 @@ from beforehand.model.commands import Command, command_stream
 from beforehand.model.ids import approval_digest, checked_run_id, operation_id
 from beforehand.model.run_history import RunHistory
 from beforehand.model.system import PLANTED, is_planted, is_system
-from beforehand.model.waits import ListedWait, call_text, is_whole
+from beforehand.model.waits import ListedWait
+from beforehand.model.wording import asked_about, shows_whole
 from beforehand_console.reviews.seeded_cases import SeededCase, SeededCaseEnd, ending, ending_text
 
 RATE: Final = 0.04
@@ -132,22 +133,19 @@ async def seed_case(engine: Engine, case: SeededCase, model: CaseTemplate) -> st
     """Plant one case like `model`; its item. Raises `UsageError` where its run exists already."""
     run = case.run or await _free_name(engine, model.run)
     step = model.parked.step
-    question = _question(case, model)
     stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
     until = stamp["at"] + model.parked.until - model.parked.at if model.parked.until else 0
-    records = _records(engine, case, model, question, (run, until), stamp)
-    title = _title(engine, case, model)
-    if model.intent.title and not title:
+    records = _records(engine, case, model, (run, until), stamp)
+    if model.intent.title and not _title(engine, case, model):
         raise UsageError(
             f"what people are asked about {case.tool} has a title, and this case has none: it would be recognised",
             known=f"a title reads like: {model.intent.title}",
             next_step='add "title" to the case',
         )
-    asked = f"{title}: {question}" if title else question
-    asks, queue = f"{operation_id(run, step)}: {asked}", model.parked.queue
-    parked, then = records[-1], model.parked.on_expiry
+    parked, then, queue = records[-1], model.parked.on_expiry, model.parked.queue
     assert isinstance(parked, r.OperationParked), parked
-    shown = parked.asks if is_whole(msgspec.json.encode(case.arguments)) else ""
+    asks = f"{operation_id(run, step)}: {parked.why}"
+    shown = parked.asks if shows_whole(parked.why, case.tool, _arguments(case)) else ""
     wait = ListedWait("approval", step, asks, until or None, stamp["at"], queue, case.tool, then, shown)
     change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
     new = beginning(engine.identity.namespace, checked_run_id(run), PLANTED + model.agent, map(encode, records), change)
@@ -161,16 +159,17 @@ async def seed_case(engine: Engine, case: SeededCase, model: CaseTemplate) -> st
 
 
 def _records(
-    engine: Engine, case: SeededCase, model: CaseTemplate, question: str, place: tuple[str, int], stamp: Stamp
+    engine: Engine, case: SeededCase, model: CaseTemplate, place: tuple[str, int], stamp: Stamp
 ) -> list[r.Record]:
     """A run that asks like the model, about other arguments. It claims no business key: it blocks no other run."""
     run, until = place
-    arguments = r.Raw(msgspec.json.encode(case.arguments, order="deterministic"))
-    digest = hashlib.sha256(bytes(arguments)).hexdigest()
+    arguments = r.Raw(_arguments(case))
+    digest = hashlib.sha256(_arguments(case)).hexdigest()
     intent = msgspec.structs.replace(
         model.intent, arguments=arguments, digest=digest, claim="", words="", title=_title(engine, case, model)
     )
     asks = approval_digest(engine.identity.namespace, operation_id(run, model.parked.step), digest.encode())
+    question = asked_about(intent) + model.parked.why.removeprefix(asked_about(model.intent))
     parked = msgspec.structs.replace(model.parked, why=question, asks=asks, people=1, until=until, **stamp)
     begun = r.RunStarted(agent=PLANTED + model.agent, input=r.Raw(msgspec.json.encode(case)), digest=digest, **stamp)
     records: list[r.Record] = [begun]
@@ -196,11 +195,8 @@ def _title(engine: Engine, case: SeededCase, model: CaseTemplate) -> str:
     return code.title_of(msgspec.json.encode(case.arguments))
 
 
-def _question(case: SeededCase, model: CaseTemplate) -> str:
-    """The question of the model, with this call in it."""
-    call = call_text(case.tool, msgspec.json.encode(case.arguments, order="deterministic"))
-    _, _, because = model.parked.why.partition(" be sent?")
-    return f"may {call} be sent?{because}"
+def _arguments(case: SeededCase) -> bytes:
+    return msgspec.json.encode(case.arguments, order="deterministic")
 
 
 async def _free_name(engine: Engine, like: str) -> str:

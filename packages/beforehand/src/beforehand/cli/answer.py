@@ -24,7 +24,8 @@ from beforehand.model import records as r
 from beforehand.model.ids import split_operation_id
 from beforehand.model.operation import OperationState
 from beforehand.model.shell import to_type
-from beforehand.model.waits import brief, is_whole
+from beforehand.model.waits import brief
+from beforehand.model.wording import shows_whole
 from beforehand.people import answers as a
 from beforehand.people.answers import OneOf
 from beforehand.people.dossier import Dossier, dossier, read_dossier
@@ -194,7 +195,7 @@ def _read(call: CommandCall, about: Dossier, by: str) -> str:
             f"approving {item} needs the digest of what was shown",
             known=f"it asks: {about.asks}",
             next_step=to_type("answer", item, "yes", "--shown", brief(about.digest), "--by", by)
-            if is_whole(bytes(about.arguments))
+            if shows_whole(about.asks, about.tool, bytes(about.arguments))
             else f"see the rest, and the digest to give as --shown: {to_type('inbox', '--item', item)}",
         )
     show_dossier(call.screen, about)

@@ -44,7 +44,7 @@ def show_dossier(screen: Screen, found: Dossier) -> None:
 def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
     yield "arguments", "" if found.arguments == NOTHING else bytes(found.arguments).decode("utf-8", "replace")
     yield from _labelled("changed", map(_change, found.changes))
-    yield "why", found.why
+    yield "why", "" if found.why in found.asks else found.why
     yield from _labelled("earlier", map(_earlier, found.earlier))
     for thought in found.thoughts:
         sure = "" if thought.confidence is None else f" (confidence {thought.confidence:g})"

@@ -34,7 +34,7 @@ from beforehand.model.policy import WEEKDAYS, Past, PolicyFacts, Ruling, asked_b
 from beforehand.model.shadow import Left, Traits, asked_afterwards, shadow_stream
 from beforehand.model.standing_permission import GIVEN, Spent, StandingPermission, Use, spent_by, uses_stream, why_not
 from beforehand.model.tool_history import HistoryEntry, history_entry, history_stream, past_of
-from beforehand.model.waits import call_text
+from beforehand.model.wording import asked_about
 
 if TYPE_CHECKING:
     from beforehand.engine.operation_driver import OperationDriver
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 def what_is_asked(driver: OperationDriver, move: m.RequestApproval) -> str:
-    """The question to a person, with the call and the rule that requires the approval."""
-    intent, gate, guard = driver.operation.intent, driver.contract().gate, driver.found.other
+    """The question to a person, with the rule that requires the approval."""
+    gate, guard = driver.contract().gate, driver.found.other
     ruling = driver.operation.judgement.ruling
-    because = "" if gate is None else gate.when
+    because = "" if gate is None or gate.when == "true" else gate.when
     if ruling is not None and ruling.asks and not driver.found.gate:
         because = f"its rule {ruling.rule!r}" + (f", which could not be judged: {ruling.why}" if ruling.why else "")
     if guard is not None and guard.then == "ask":
@@ -54,9 +54,7 @@ def what_is_asked(driver: OperationDriver, move: m.RequestApproval) -> str:
         because = f"{driver.operation.editing.editors[-1]} proposed these, and another person has to approve them"
     if driver.operation.approval.orders:
         because = driver.operation.reason
-    call = call_text(intent.tool, bytes(intent.arguments))
-    done = "carried out" if intent.asks_only else "sent"
-    return f"may {call} be {done}? {move.rule}" + (f": {because}" if because else "")
+    return f"{asked_about(driver.operation.intent)} {move.rule}" + (f": {because}" if because else "")
 
 
 async def ask(driver: OperationDriver, move: m.RequestApproval) -> None:

@@ -20,7 +20,8 @@ from beforehand.model import records as r
 from beforehand.model.decision import moves as m
 from beforehand.model.operation import OTHERWISE, OperationState
 from beforehand.model.run_history import PROMISE
-from beforehand.model.waits import is_whole, needs_result, question_of
+from beforehand.model.waits import needs_result
+from beforehand.model.wording import question_of, shows_whole
 
 _LOOK_AGAIN_MS: Final = 1_000  # how often to check if another process still lives, or an answer is there
 
@@ -83,7 +84,9 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
 def _shown(operation: OperationState) -> str:
     """The digest that a command in the list may carry: empty if the list does not show all that it approves."""
     is_named = operation.wants_approval and operation.approval.asked_digest != OTHERWISE
-    return operation.approval.asked_digest if is_named and is_whole(bytes(operation.intent.arguments)) else ""
+    intent, asks = operation.intent, question_of(operation)
+    shown = is_named and shows_whole(asks, intent.tool, bytes(intent.arguments))
+    return operation.approval.asked_digest if shown else ""
 
 
 async def schedule(driver: OperationDriver, move: m.Wait) -> None:

@@ -79,7 +79,9 @@ def _known(operation: OperationState) -> str:
         case "cancelled" if operation.links.reused:
             return f"{stored(operation.settlement.result)} (from {operation.links.reused}; nothing was sent)"
         case "unknown" | "gated":
-            return f"a person is asked: {operation.reason or operation.phase}"
+            title = operation.intent.title
+            reason = operation.reason.removeprefix(f"{title}: " if title else "")  # the title stands before this
+            return f"a person is asked: {reason or operation.phase}"
         case "failed" | "cancelled":
             code = f" [{operation.settlement.code}]" if operation.settlement.code else ""
             return f"{operation.phase}: {operation.reason}{code}"

@@ -284,6 +284,9 @@ class _TimelineBuilder:
             entry.mark, entry.text = "asks", f"contradicted: {operation.links.contradicted[-1]}; recorded: {entry.text}"
         if operation.phase == "ready" and operation.approval.approved_digest:
             entry.text = "approved" + (", waits for a worker" if self.history.lifecycle.status == "suspended" else "")
+        if entry.title:
+            for note in entry.notes:
+                note.text = note.text.removeprefix(f"a person: {entry.title}: ") if note.label == "asked" else note.text
         if operation.phase in {"gated", "unknown"}:  # the line itself has the question
             entry.notes = [note for note in entry.notes if note.label != "asked"]
         entry.took_ms = next((note.took_ms for note in reversed(entry.notes) if note.took_ms is not None), None)

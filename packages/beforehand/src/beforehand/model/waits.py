@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 import msgspec
 
 from beforehand.model.shell import NAME, named, to_type
+from beforehand.model.wording import question_of
 
 if TYPE_CHECKING:
     from beforehand.model.operation import OperationState
@@ -24,8 +25,6 @@ DISPUTED: Final = "contradicted"
 AMENDABLE: Final = "contradicted, amendable"
 """The same, where its tool declares a compensation."""
 BRIEF: Final = 12
-SHOWN: Final = 300
-"""How many characters of the arguments a question shows."""
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
 
@@ -55,19 +54,6 @@ def after_deadline(then: Then) -> str:
 def then_of(default: object) -> Then:
     """The action at the deadline of a question with this default."""
     return "timeout" if default is None else "default"
-
-
-def is_whole(arguments: bytes) -> bool:
-    """True if a question shows these arguments whole. Where it does not, no command beside it approves them."""
-    return len(arguments.decode("utf-8", "replace")) <= SHOWN
-
-
-def call_text(tool: str, arguments: bytes) -> str:
-    """A call as a question shows it; what is left out is counted."""
-    text = arguments.decode("utf-8", "replace")
-    if len(text) <= SHOWN:
-        return f"{tool} {text}"
-    return f"{tool} {text[:SHOWN]}… ({len(text) - SHOWN:,} more characters)"
 
 
 def brief(digest: str) -> str:
@@ -132,21 +118,6 @@ def _statements(kind: str, *, sent: bool, result: bool) -> list[tuple[str, ...]]
     happened = ("--happened", "--result", "JSON") if result and kind == "person" else ("--happened",)
     more = again if kind == "person" else ("--compensate",)
     return [happened, ("--did-not-happen",), *([] if kind == DISPUTED else [more])]
-
-
-def question_of(operation: OperationState, rule: str = "") -> str:
-    """The question to a person: the title of the call, why it waits, and what the last call answered."""
-    title, why = operation.intent.title, _why_asked(operation, rule)
-    return f"{title}: {why}" if title else why
-
-
-def _why_asked(operation: OperationState, rule: str) -> str:
-    reason = operation.reason or rule
-    if operation.wants_approval and operation.approval.people_needed > 1:
-        approved = f", {', '.join(operation.approval.approvers)} said yes" if operation.approval.approvers else ""
-        return f"{reason} ({operation.approval.people_needed} people{approved})"
-    end = operation.attempts[-1].end if operation.attempts else None
-    return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
 
 
 class ListedWait(msgspec.Struct, frozen=True, gc=False):

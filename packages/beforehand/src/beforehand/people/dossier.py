@@ -39,10 +39,10 @@ from beforehand.model.waits import (
     answers_with,
     brief,
     needs_result,
-    question_of,
     then_of,
 )
 from beforehand.model.waits import Item as Kind
+from beforehand.model.wording import question_of, reason_to_ask
 from beforehand.people.answers import fitting_answers
 from beforehand.people.assignments import Handed, handed
 from beforehand.people.contradictions import undone_together
@@ -262,9 +262,11 @@ def _question(about: LoadedItem) -> tuple[str, str]:
                 operation.phase, operation.links.contradicted
             ), f"recorded: {written_text(operation)}"
         case OperationState() as operation:
-            if about.kind == "approval" and operation.judgement.ruling is not None:
-                return question_of(operation), ruling_text(operation.judgement.ruling, operation.judgement.policy)
-            return question_of(operation), operation.rule
+            if about.kind != "approval":
+                return question_of(operation), operation.rule
+            ruling = operation.judgement.ruling
+            why = reason_to_ask(operation) if ruling is None else ruling_text(ruling, operation.judgement.policy)
+            return question_of(operation), why
         case r.QuestionAsked() as question:
             return question.question.text, "the agent asks" if question.handoff is None else "the agent cannot go on"
         case r.RunStoppedRecord() as stopped:
@@ -316,7 +318,7 @@ def _risks(operation: OperationState | None, contract: Contract | None) -> tuple
     if operation is None or contract is None:
         return ()
     found = list(clauses(contract).dangers)
-    if contract.gate is not None:
+    if contract.gate is not None and contract.gate.when != "true" and contract.gate.when not in operation.reason:
         found.insert(0, f"its tool asks a person where {contract.gate.when}")
     if not operation.intent.executable:
         found.append("some of its arguments are not stored, and cannot be shown")
