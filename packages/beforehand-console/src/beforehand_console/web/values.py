@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from beforehand.inspect.comparison import Change
+from beforehand.inspect.model_text import seen_text
 from beforehand.inspect.text import LONGEST, cut
 from beforehand.model.records import NOTHING, Raw
 
@@ -67,6 +68,11 @@ def whole(raw: Raw) -> bytes:
 def pretty(raw: Raw | bytes) -> str:
     """JSON over several lines; its texts and numbers stay as they are stored."""
     return msgspec.json.format(bytes(raw), indent=2).decode("utf-8", "replace")
+
+
+def seen(raw: Raw, function: str) -> str:
+    """What a decision by this function was shown, as messages."""
+    return seen_text(function, raw, LONGEST)
 
 
 def written(value: object) -> str:

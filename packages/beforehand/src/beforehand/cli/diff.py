@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 import click
+from msgspec import UNSET
 
 from beforehand.cli.common import CommandCall, command
 from beforehand.cli.screen import Screen
-from beforehand.inspect.comparison import ComparedRun, ComparedStep, RunComparison, StepOutcome, change_texts, compare
+from beforehand.inspect.comparison import (
+    Change,
+    ComparedRun,
+    ComparedStep,
+    RunComparison,
+    StepOutcome,
+    change_texts,
+    compare,
+)
+from beforehand.inspect.model_text import said_text, seen_text
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import count, duration, safe, short
 from beforehand.inspect.timeline import Timeline, timeline
@@ -69,27 +79,38 @@ def _show_step(screen: Screen, step: ComparedStep, found: RunComparison) -> None
     name = f"  {step.name}" if step.name else ""
     if not (step.first and step.second):
         run, sign, style = (found.first.run, "-", "red") if step.first else (found.second.run, "+", "green")
-        end = short(_outcome(step.first_outcome or step.second_outcome), _SHOWN)
+        end = short(_outcome(step, step.first_outcome or step.second_outcome), _SHOWN)
         screen.line((f"{sign} {step.first or step.second}", style), f"{name}  only in {run}{f'  {end}' if end else ''}")
         return
     names = step.first if step.first == step.second else f"{step.first} and {step.second}"
     screen.line((f"~ {names}", "bold yellow"), name)
     for change in step.arguments:
-        _show_values(screen, "    ", change.name, *change_texts(change))
+        _show_values(screen, "    ", change.name, *_change_texts(step, change))
     if step.first_outcome or step.second_outcome:
-        _show_values(screen, "    ", "outcome", _outcome(step.first_outcome), _outcome(step.second_outcome))
+        _show_values(screen, "    ", "outcome", _outcome(step, step.first_outcome), _outcome(step, step.second_outcome))
 
 
-def _outcome(found: StepOutcome | None) -> str:
+def _change_texts(step: ComparedStep, change: Change) -> tuple[str, str]:
+    if step.kind != "decision" or change.before is UNSET or change.now is UNSET:
+        return change_texts(change)
+    return seen_text(step.name, change.before, _SHOWN), seen_text(step.name, change.now, _SHOWN)
+
+
+def _outcome(step: ComparedStep, found: StepOutcome | None) -> str:
     if found is None:
         return ""
     text = found.text if found.result is None else bytes(found.result).decode()
+    if found.result is not None and step.kind == "decision":
+        text = said_text(step.name, found.result, _SHOWN)
     return text if text.startswith(found.status) else f"{found.status} {text}".rstrip()
 
 
 def _show_values(screen: Screen, indent: str, name: str, before: str, now: str) -> None:
     """On one line where it fits, else on two."""
     before, now = short(safe(before), _SHOWN), short(safe(now), _SHOWN)
+    if before == now:
+        screen.line(f"{indent}{name}  differs in what is not shown here: --json has all of it")
+        return
     if len(line := f"{indent}{name}  {before} -> {now}") <= screen.out.width:
         screen.line(line)
         return

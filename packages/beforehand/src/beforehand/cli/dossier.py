@@ -48,8 +48,9 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
     yield from _labelled("earlier", map(_earlier, found.earlier))
     for thought in found.thoughts:
         sure = "" if thought.confidence is None else f" (confidence {thought.confidence:g})"
-        yield "model", short(f"{thought.function}{sure}: {thought.said} {thought.why}", _TEXT)
+        calls = "" if thought.said.startswith("→ ") else ":"
         yield "saw", short(thought.seen, _TEXT)
+        yield "model", short(f"{thought.function}{sure}{calls} {thought.said} {thought.why}", _TEXT)
     yield from _labelled("last", found.last)
     yield from _labelled("against", found.contradicted)
     yield from _labelled("relied on", found.relied)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,10 +13,11 @@ from beforehand.cli.screen import Screen, grid, phrase
 from beforehand.cli.undriven import Undriven, UndrivenFinder
 from beforehand.errors import UsageError
 from beforehand.inspect.family import Family, FamilyMember, family_of
+from beforehand.inspect.model_text import said_text, seen_text
 from beforehand.inspect.reader import waits_of
 from beforehand.inspect.render_records import plain_input, stored
 from beforehand.inspect.run_state import StateAt, state_at
-from beforehand.inspect.text import count, duration, moment, safe, short
+from beforehand.inspect.text import LONGEST, count, duration, moment, safe, short
 from beforehand.inspect.timeline import Timeline, TimelineEntry, TimelineNote, timeline
 from beforehand.journal.host import wall_ms
 from beforehand.model.shell import to_type
@@ -344,7 +346,17 @@ def _show_in_full(screen: Screen, entry: TimelineEntry) -> None:
     screen.line((entry.step, "bold"), f"  {entry.kind} {entry.name}  {entry.status}")
     if entry.title:
         screen.line(f"  {safe(entry.title)}")
-    for label, raw in (("arguments", entry.arguments), ("result", entry.result)):
-        if raw is not None:
-            screen.line((f"  {label}", "dim"))
-            screen.block(f"  {bytes(raw).decode('utf-8', 'replace')}")
+    for label, text in _in_full(entry):
+        screen.line((f"  {label}", "dim"))
+        screen.block(f"  {text}")
+
+
+def _in_full(entry: TimelineEntry) -> Iterator[tuple[str, str]]:
+    """What it was given and what it gave, of a model's decision as messages."""
+    decided = entry.kind == "decision"
+    if entry.arguments is not None:
+        text = bytes(entry.arguments).decode("utf-8", "replace")
+        yield ("saw", seen_text(entry.name, entry.arguments, LONGEST)) if decided else ("arguments", text)
+    if entry.result is not None:
+        text = bytes(entry.result).decode("utf-8", "replace")
+        yield ("said", said_text(entry.name, entry.result, LONGEST)) if decided else ("result", text)

@@ -172,7 +172,7 @@ def _outcome(entry: TimelineEntry) -> StepOutcome:
 
 def _arguments(one: TimelineEntry, other: TimelineEntry) -> tuple[Change, ...]:
     before, now = one.arguments or r.Raw(b"{}"), other.arguments or r.Raw(b"{}")
-    if bytes(before).startswith(b"{") and bytes(now).startswith(b"{"):
+    if one.kind != "decision" and bytes(before).startswith(b"{") and bytes(now).startswith(b"{"):
         return differences(before, now)
     return (Change("input", before, now),) if before != now else ()
 

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from beforehand.errors import JournalError, UsageError
+from beforehand.inspect.model_text import WholeInput
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.port import Identity
 from beforehand.journal.record_codec import decode_all, encode
@@ -110,7 +111,7 @@ def _shareable(records: Iterable[r.Record]) -> Iterator[r.Record]:
     """The same records without digests, machines and processes."""
     replace = msgspec.structs.replace
     places = _Names()
-    shown = _Shown()
+    shown = WholeInput()
     for record in records:
         match record:
             case r.RunStarted():
@@ -122,8 +123,9 @@ def _shareable(records: Iterable[r.Record]) -> Iterator[r.Record]:
             case r.ReadRecorded():
                 yield replace(record, digest="")
             case r.DecisionRecorded():
-                whole = shown.whole(record)
-                yield replace(record, digest="" if whole is None else digest(OPEN_KEY, whole))
+                whole = shown.of(record)
+                ours = whole is not None and whole.startswith(b"[")  # the input of a host is not compared
+                yield replace(record, digest=digest(OPEN_KEY, whole) if ours and whole else "")
             case r.OperationPlanned() | r.AttemptStarted() | r.OutcomeReused() if record.intent is not None:
                 yield replace(record, intent=replace(record.intent, digest="", words=""))
             case _:
@@ -142,38 +144,3 @@ class _Names:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._known[kind, name] = f"{kind}-{self._counts[kind]}"
         return self._known[kind, name]
-
-
-class _Before(msgspec.Struct, frozen=True):
-    as_before: int
-    then: str
-
-
-class _Shown:
-    """The full input of models: a record holds only what is new since the one before it."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, bytes | None] = {}
-
-    def forget(self) -> None:
-        """Forget earlier input, as after the start of a new process."""
-        self._last.clear()
-
-    def whole(self, record: r.DecisionRecorded) -> bytes | None:
-        """The full input of this question; None where it was too long to be stored."""
-        seen, before = bytes(record.seen), self._last.get(record.function, b"")
-        whole: bytes | None = seen
-        if not seen.startswith(b"["):  # a question is a list of its arguments; an object tells how to make it whole
-            whole = _joined(before, seen)
-        self._last[record.function] = whole
-        return whole
-
-
-def _joined(before: bytes | None, seen: bytes) -> bytes | None:
-    try:
-        part = msgspec.json.decode(seen, type=_Before)
-    except msgspec.MsgspecError:
-        return None
-    if before is None or "\ufffd" in part.then:  # a sign was cut in two
-        return None
-    return before[: part.as_before] + part.then.encode()

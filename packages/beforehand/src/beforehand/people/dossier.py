@@ -6,6 +6,7 @@ Texts hold what tools, models and people wrote, as it was recorded. A caller tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final, get_args
 
 import msgspec
@@ -15,6 +16,7 @@ from beforehand.control.undo import contract_of
 from beforehand.inspect.comparison import Change
 from beforehand.inspect.contracts import clauses
 from beforehand.inspect.contradictions import relied_on
+from beforehand.inspect.model_text import WholeInput, said_text, seen_text
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.render_records import end_text, ruling_text, stored, verdict_text, written_text
 from beforehand.inspect.run_state import RunState, spent, state_of
@@ -276,12 +278,21 @@ def _question(about: LoadedItem) -> tuple[str, str]:
 
 
 def _thoughts(before: Sequence[r.Record]) -> tuple[PriorDecision, ...]:
-    made = [record for record in before if isinstance(record, r.DecisionRecorded)][-THOUGHTS:]
+    """The last decisions: the first of them with the conversation up to there, each later one with what is new."""
+    made = [record for record in before if isinstance(record, r.DecisionRecorded)]
+    whole, shown = WholeInput(), made[-THOUGHTS:]
+    begins = [whole.of(record) for record in made][-THOUGHTS:][:1]
     return tuple(
         PriorDecision(
-            one.step, one.function, stored(one.seen, SEEN), stored(one.result, SEEN), one.why, one.confidence, one.at
+            one.step,
+            one.function,
+            seen_text(one.function, seen or one.seen, SEEN),
+            said_text(one.function, one.result, SEEN) if one.status == "succeeded" else one.reason,
+            one.why,
+            one.confidence,
+            one.at,
         )
-        for one in made
+        for one, seen in zip_longest(shown, begins)
     )
 
 
