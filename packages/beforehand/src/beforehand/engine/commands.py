@@ -348,7 +348,8 @@ def _after(process: Process, row: RunRow, history: RunHistory, answered: str, *,
     waits = waits_left(row.waits, history, answered)
     if history.lifecycle.paused is not None and not undone:
         return RunChange("suspended", f"paused by {history.lifecycle.paused.by}", None, waits, release=True)
-    return RunChange("suspended", row.reason, process.environment.clock.wall_ms(), waits, release=True)
+    due = process.environment.clock.wall_ms()
+    return RunChange("suspended", row.reason, due, waits, release=True, leaves_queue=undone)
 
 
 async def take_commands(active: ActiveRun) -> None:

@@ -82,7 +82,7 @@ async def _give_back_unknown(process: Process) -> None:
 
 
 def needs_slot(claimed: LeaseGranted, history: RunHistory) -> bool:
-    """True if the run is in a queue, goes on, and has no slot. One that is undone needs none."""
+    """True if the run is in a queue, goes on, and has no slot. One that is being undone has left its queue."""
     return bool(claimed.row.queue) and not claimed.slot and history.lifecycle.status not in ENDED
 
 

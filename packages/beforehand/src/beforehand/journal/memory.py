@@ -622,7 +622,10 @@ class MemoryJournal:
                 owner=None if change.release else found.listing.owner,
                 token=found.listing.token + change.release,  # what comes later under the old one is fenced out
                 updated_ms=self._wall(),
+                queue="" if change.leaves_queue else found.listing.queue,
             )
+            if change.leaves_queue:
+                found.place = replace(found.place, queue="")
             found.holds = found.holds and change.status in {"running", "suspended"}
 
     def _use(self, charge: Charge) -> BudgetUse:

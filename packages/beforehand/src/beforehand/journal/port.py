@@ -122,13 +122,17 @@ EVERY_RECORD: Final = range(1, 2**53)
 
 
 class RunChange(msgspec.Struct, frozen=True, gc=False):
-    """The change that a write makes in the `runs` projection. `release` gives the lease back in the same commit."""
+    """The change that a write makes in the `runs` projection. `release` gives the lease back in the same commit.
+
+    A run that `leaves_queue` needs no slot from then on: whoever looks for due runs finds it.
+    """
 
     status: RunStatus
     reason: str = ""
     due_ms: int | None = None  # wall clock; when a suspended run has to be driven again
     waits: bytes = b"[]"  # JSON: the person, event or timer that it waits for
     release: bool = False
+    leaves_queue: bool = False
 
 
 class Post(msgspec.Struct, frozen=True, gc=False):

@@ -117,6 +117,21 @@ class QueueConformance:
         assert await names(journal, "alice", 9) == []
 
     @requirement
+    async def test_a_run_that_leaves_its_queue_is_due_without_a_slot(self, journal: Journal) -> None:
+        limits = DeclaredLimits({"mail": QueueLimits(concurrency=1)})
+        for run in ("first", "second", "urgent"):
+            await submit(journal, run, QueuePlace("mail"))
+        assert await names(journal, "bob", 9, limits) == ["first"]
+        claimed = await journal.claim("urgent", "alice")
+        assert isinstance(claimed, LeaseGranted)
+        change = RunChange("suspended", due_ms=1, release=True, leaves_queue=True)
+        await journal.append(Write(claimed.lease, (), change))
+        assert [(line.run, line.queue) for line in await journal.due(AGENTS, 9)] == [("urgent", "")]
+        assert [(one.waiting, one.running) for one in await journal.queues()] == [(1, 1)]
+        await end(journal, "first")
+        assert await names(journal, "bob", 9, limits) == ["second"]
+
+    @requirement
     async def test_priority_and_age_decide_in_a_queue(self, journal: Journal) -> None:
         limits = DeclaredLimits({"mail": QueueLimits(ageing_ms=3)})
         for run, priority, ready in (("old", 0, 1), ("later", 0, 6), ("urgent", 2, 4), ("low", -1, 2)):

@@ -337,7 +337,7 @@ def _is_stored(write: Write, database: Database) -> bool:
 
 
 def _change_run(database: Database, write: Write, change: RunChange, wall_ms: int) -> None:
-    database.change(
+    changed = database.change(
         # Giving the lease back fences it out as well: nothing may follow under the old token.
         "update run set status = ?, reason = ?, due_ms = ?, waits = cast(? as text), updated_ms = ?,"
         " owner = case when ? then null else owner end, token = token + ? where id = ? and token = ?",
@@ -353,3 +353,5 @@ def _change_run(database: Database, write: Write, change: RunChange, wall_ms: in
             write.lease.token,
         ),
     )
+    if changed and change.leaves_queue:  # after the change of the status, which counts it out of its former queue
+        database.change("update run set queue = '' where id = ?", (write.lease.row,))
