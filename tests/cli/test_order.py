@@ -139,13 +139,15 @@ def test_an_event_that_nothing_waits_for_is_kept_and_not_announced_as_heard(befo
 
 
 def make_undoable(lab: Lab) -> None:
-    """The refund of the desk has a compensation."""
+    """Both tools of the desk have a compensation."""
     desk = (lab.directory / "desk.py").read_text(encoding="utf-8")
     charge = (
         "@refund.compensate\nasync def charge(operation: Operation[str], order: str, cents: int) -> None: ...\n\n\n"
     )
     assert "@tool\ndef restock" in desk
     desk = desk.replace("@tool\ndef restock", charge + "@tool\ndef restock")
+    unstock = "@restock.compensate\nasync def unstock(operation: Operation[None], sku: str) -> None: ...\n\n\n"
+    desk = desk.replace('@agent(run_id="ticket', unstock + '@agent(run_id="ticket')
     lab.write("desk.py", "from beforehand import Operation\n" + desk)
 
 

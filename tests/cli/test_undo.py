@@ -36,26 +36,41 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(trips: Lab):
 
 def test_undo_compensates_and_lists_what_stands(trips: Lab):
     said = trips("undo", "trip-17", "--by", "anna", "--why", "withdrew", "--json")
-    assert said.status == 0
+    assert said.status == 1, "something stands"
     assert said.json["undone"] == ["book-trip/book_flight#1", "book-trip/book_hotel#1"]
     assert said.json["still_standing"] == ["book-trip/send_itinerary#1"]
+    assert [(one["operation"], one["state"], one["by"]) for one in said.json["effects"]] == [
+        ("trip-17/book-trip/send_itinerary#1", "stands", ""),
+        ("trip-17/book-trip/book_hotel#1", "undone", "trip-17/book-trip/book_hotel#1/undo"),
+        ("trip-17/book-trip/book_flight#1", "undone", "trip-17/book-trip/book_flight#1/undo"),
+    ]
     assert status_of(trips) == {"flight": "cancelled", "hotel": "cancelled", "mail": "booked"}
-    assert trips("ps", "--json").json["runs"][0]["status"] == "undone"
+    (listed,) = trips("ps", "--json").json["runs"]
+    assert (listed["status"], listed["reason"]) == ("completed", "undone by anna, but for 1 effect")
     story = trips("show", "trip-17").out
     assert "the whole run: withdrew" in story
     assert "undone" in story.splitlines()[-1]
+    assert "but for 1 effect" in story.splitlines()[-1]
 
 
 def test_what_is_undone_is_not_undone_again_and_the_command_ends_alike(trips: Lab):
     first = trips("undo", "trip-17")
     story = trips("show", "trip-17").out
     again = trips("undo", "trip-17")
-    assert (first.status, first.out) == (again.status, again.out) == (0, first.out)
-    assert first.lines[-1] == "trip-17 is undone, but for 1 effect."
+    assert (first.status, first.out) == (again.status, again.out) == (1, first.out)
+    assert first.lines == [
+        "  stands    trip-17/book-trip/send_itinerary#1",
+        "  undone    trip-17/book-trip/book_hotel#1",
+        "  undone    trip-17/book-trip/book_flight#1",
+        "trip-17 is not undone: 1 effect stands.",
+    ]
     assert trips("show", "trip-17").out == story, "nothing was added"
     for _ in range(2):
         resumed = trips("resume", "trip-17")
-        assert (resumed.status, resumed.remarks.endswith("trip-17 undone")) == (0, True)
+        assert (resumed.status, resumed.remarks.endswith("trip-17 partly undone")) == (1, True)
+    rebuilt = trips("doctor", "--rebuild")
+    assert "completed" in trips("ps").out, rebuilt.out
+    assert trips("show", "trip-17").out == story
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,10 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from beforehand import Key, Natural, Operation, Run, agent, current_operation, tool
+import pytest
+
+from beforehand import Key, Natural, Operation, Run, RunSuspended, agent, current_operation, tool
+from beforehand.errors import RunStopped
 from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.unit.engine.lab import Lab, virtual
@@ -33,11 +36,41 @@ class Desk:
             await asyncio.sleep(3600)
             return "seen"
 
-        @agent(run_id="r-{name}", tools=[pay, look])
+        mail, book = others(lab)
+
+        @agent(run_id="r-{name}", tools=[pay, look, mail, book])
         async def desk(run: Run, name: str) -> str:
-            return await (look() if name == "long" else pay(name))
+            if name == "long":
+                return await look()
+            paid = await pay(name)
+            if name == "mailed":
+                await mail(name)
+                raise ValueError("after the mail")
+            if name == "booked":
+                await book(name)
+            return paid
 
         self.agent = desk
+
+
+def others(lab: Lab) -> Any:
+    """A tool that nothing compensates, and one whose outcome stays unknown."""
+
+    @tool
+    async def mail(name: str) -> None:
+        lab.sent.append(f"mail {name}")
+
+    @tool
+    async def book(name: str) -> None:
+        lab.sent.append(f"book {name}")
+        raise TimeoutError("no answer")
+
+    @book.compensate(restores=True)
+    @tool(idempotency=Natural(within=timedelta(hours=1), settle_window=timedelta(seconds=1)))
+    async def cancel(operation: Operation[None]) -> None:
+        lab.sent.append("cancel")
+
+    return mail, book
 
 
 async def paid_beside_a_long_run(lab: Lab, app: Any, desk: Any) -> None:
@@ -68,6 +101,44 @@ async def test_a_worker_without_a_free_slot_drives_an_undo_that_was_only_ordered
         await app.service.undo("r-ann", by="eve")
         await lab.pass_time(seconds=60)
         assert ((await app.service.row("r-ann")).status, lab.sent) == ("undone", ["pay ann", "refund ann"])
+
+
+def states(undone: Any) -> dict[str, str]:
+    return {effect.operation: effect.state for effect in undone.effects}
+
+
+@virtual
+async def test_a_stopped_run_of_which_an_effect_stands_stays_stopped_and_never_goes_on(lab: Lab):
+    desk = Desk(lab).agent
+    async with lab.app(desk) as app:
+        with pytest.raises(ValueError, match="after the mail"):
+            await app.run(desk, "mailed")
+        for _ in range(2):
+            undone = await app.undo("r-mailed", by="eve")
+            assert states(undone) == {"r-mailed/mail#1": "stands", "r-mailed/pay#1": "undone"}
+            row = await app.service.row("r-mailed")
+            assert (row.status, row.reason, row.waits) == ("stopped", "undone by eve, but for 1 effect", b"[]")
+            with pytest.raises(RunStopped) as stopped:
+                await app.resume("r-mailed")
+            assert stopped.value.reason == "undone"
+    assert lab.sent == ["pay mailed", "mail mailed", "refund mailed"]
+
+
+@virtual
+async def test_a_person_is_asked_about_an_effect_whose_outcome_is_unknown(lab: Lab):
+    desk = Desk(lab).agent
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "booked")
+        await app.service.cancel("r-booked", by="bea")
+        with pytest.raises(RunStopped):
+            await app.run(desk, "booked")
+        undone = await app.undo("r-booked", by="eve")
+        assert states(undone) == {"r-booked/book#1": "asked", "r-booked/pay#1": "waits"}
+        assert "it is not known whether book#1 happened" in undone.waits
+        await app.service.resolve_transaction("r-booked", "", "accept", by="eve")
+        assert states(await app.undo("r-booked", by="eve")) == {"r-booked/book#1": "stands", "r-booked/pay#1": "undone"}
+    assert lab.sent == ["pay booked", "book booked", "refund booked"]
 
 
 @virtual

@@ -28,6 +28,7 @@ from beforehand.control.input_checks import check
 from beforehand.control.queues import LimitsSource, Submitted, declarations_of, declare_limits, submit
 from beforehand.control.schedules import Scheduler, declare_schedules
 from beforehand.control.service import ControlService
+from beforehand.control.undo import EffectAfterUndo, effects_after
 from beforehand.engine.active_run.scopes import outside
 from beforehand.engine.engine import LOG, Engine
 from beforehand.engine.environment import Environment, checked_loop, gather_bounded, shielded, system_environment
@@ -97,7 +98,8 @@ class RunResult(msgspec.Struct, Generic[T, R], frozen=True):
 class Undone(msgspec.Struct, frozen=True):
     """The result of undoing a run: the steps that were undone, and those that were not.
 
-    If the undo is not finished, `waits` says what it waits for, and `resume` continues it.
+    `effects` says the same of each effect, and which of them a person is asked about. If the undo is not finished,
+    `waits` says what it waits for, and `resume` continues it.
     """
 
     run: str
@@ -105,6 +107,7 @@ class Undone(msgspec.Struct, frozen=True):
     undone: tuple[str, ...]
     still_standing: tuple[str, ...]
     waits: str = ""
+    effects: tuple[EffectAfterUndo, ...] = ()
 
 
 class RunHandle(Generic[R]):
@@ -414,9 +417,11 @@ class Beforehand:
         conclusion = await self._conclude(run_id, None, None, reopener=by)  # an earlier try that stopped is continued
         if conclusion.error is not None:
             raise conclusion.error
-        whole = (await self.service.history(run_id)).boundaries.by_name[WHOLE_RUN]
+        history = await self.service.history(run_id)
+        whole = history.boundaries.by_name[WHOLE_RUN]
         waits = conclusion.reason if conclusion.status == "suspended" else ""
-        return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits)
+        effects = tuple(effects_after(history))
+        return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits, effects)
 
     async def drive(self, run_id: str) -> Conclusion:
         """Drive an existing run once, and return its conclusion. Workers call it.

@@ -32,7 +32,8 @@ INTERRUPTED: Final = 130
 
 MEANINGS: Final = {
     DONE: "done",
-    FAILED: "failed: a run stopped, a queue is full or drained, or the journal could not be used",
+    FAILED: "failed: a run stopped, a queue is full or drained, an effect stands after an undo, or the journal could "
+    "not be used",
     USAGE: "usage: the command cannot be done as it was given; nothing was recorded or sent",
     WAITS: "it waits: for a person, a slot of its queue, or an event or a time that its process does not wait for",
     DIVERGED: "a run diverged from its record, or a chain of records is broken",

@@ -101,8 +101,10 @@ async def resume(call: CommandCall, run_id: str, targets: tuple[str, ...], by: s
         agents = await agents_for(call, reader, run_id, targets)
     async with app_of(call, agents) as app:
         ended = await result_of(app, run_id, app.resume(run_id, by=by))
-        if (await app.service.row(run_id)).status == "undone":  # it went on, and came to the end that was ordered
-            ended = RunOutput(run_id, "undone", DONE)
+        undone = (await app.service.history(run_id)).lifecycle.undone
+    if undone is not None:  # it came to the end that was ordered
+        status, exit_status = ("partly undone", FAILED) if undone.still_standing else ("undone", DONE)
+        ended = RunOutput(run_id, status, exit_status, reason=undone.summary)
     return _tell_one(call, ended)
 
 

@@ -8,7 +8,7 @@ import click
 
 from beforehand.cli.apps import agents_for, app_of
 from beforehand.cli.common import CommandCall, by_option, command
-from beforehand.cli.exit_status import WAITS
+from beforehand.cli.exit_status import DONE, FAILED, WAITS
 from beforehand.cli.screen import Screen, grid, phrase
 from beforehand.control.undo import Preview, checked_finished, checked_undoable, preview
 from beforehand.errors import UsageError
@@ -19,6 +19,8 @@ from beforehand.people.idempotent_answers import decide_transaction_idempotently
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from beforehand.app import Undone
 
 _CAN: Final = {
     "restore": ("ok", "restored by {by}"),
@@ -77,8 +79,10 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
 async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: str, by: str, **flags: bool) -> int:
     """Undo the finished RUN: compensate what it did, the last effect first.
 
-    Each compensation is an operation of its own, with its own key and outcome. Effects
-    that cannot be undone are listed and kept.
+    Each compensation is an operation of its own, with its own key and outcome. It
+    prints what became of each effect: undone, stands (nothing undoes it), asked (a
+    person is asked), or waits. Where an effect stands, the run keeps its status, and
+    the exit status is 1.
     """
     async with call.reader() as reader:
         history = await reader.history(run_id)
@@ -93,16 +97,27 @@ async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: st
         undone = await app.undo(run_id, by=by, why=why)
     if call.screen.as_json:
         call.screen.document(undone)
-    elif undone.waits:
-        call.screen.line(f"{run_id} is being undone, and waits: {undone.waits}")
-        call.screen.next(to_type("resume", run_id))
     else:
-        for what, steps in (("undone", undone.undone), ("stays", undone.still_standing)):
-            for step in steps:
-                call.screen.line(f"  {what:12}  {run_id}/{step}")
-        but = f", but for {count(len(undone.still_standing), 'effect')}" if undone.still_standing else ""
-        call.screen.line(f"{run_id} is undone{but}.")
-    return WAITS if undone.waits else 0
+        _tell(call.screen, undone)
+    return WAITS if undone.waits else FAILED if _standing(undone) else DONE
+
+
+def _standing(undone: Undone) -> int:
+    """How many effects stand."""
+    return sum(effect.state == "stands" for effect in undone.effects)
+
+
+def _tell(screen: Screen, undone: Undone) -> None:
+    for effect in undone.effects:
+        screen.line(f"  {effect.state:8}  {effect.operation}")
+    run, left = undone.run, _standing(undone)
+    if undone.waits:
+        screen.line(f"{run} is being undone, and waits: {undone.waits}")
+        screen.next(to_type("resume", run))
+    elif left:
+        screen.line(f"{run} is not undone: {count(left, 'effect')} {'stands' if left == 1 else 'stand'}.")
+    else:
+        screen.line(f"{run} is undone.")
 
 
 def _show(screen: Screen, found: Preview) -> None:

@@ -16,6 +16,7 @@ from beforehand.model.shell import to_type
 from beforehand.model.transaction import WHOLE_RUN, TransactionState
 
 Can = Literal["restore", "amend", "stands", "unknown"]
+AfterUndo = Literal["undone", "stands", "asked", "waits"]
 ENDED: Final = ("completed", "stopped")
 
 
@@ -62,6 +63,44 @@ def _undoable(run: str, operation: OperationState, contract: Contract) -> Undoab
         can = "restore" if contract.restores else "amend"
     name, tool = operation_id(run, operation.step), operation.intent.tool
     return Undoable(name, tool, stored(operation.intent.arguments, 120), can, contract.amends)
+
+
+class EffectAfterUndo(msgspec.Struct, frozen=True):
+    """One effect of a run that was undone, or is being undone.
+
+    `undone`: the operation `by` compensated it. `stands`: nothing compensates it. `asked`: a person is asked about it,
+    or about its compensation. `waits`: its compensation is still to come.
+    """
+
+    operation: str
+    tool: str
+    state: AfterUndo
+    by: str = ""
+
+
+def effects_after(history: RunHistory) -> list[EffectAfterUndo]:
+    """The effects of a run after its undo was ordered, the last one first."""
+    found: list[EffectAfterUndo] = []
+    for operation in reversed(members_of(history, WHOLE_RUN)):
+        if state := _after_undo(history, operation):
+            name, by = operation_id(history.run, operation.step), operation.links.compensated_by
+            done = operation_id(history.run, by) if state == "undone" else ""
+            found.append(EffectAfterUndo(name, operation.intent.tool, state, done))
+    return found
+
+
+def _after_undo(history: RunHistory, operation: OperationState) -> AfterUndo | None:
+    """The state of an operation after the undo was ordered; None where there was no effect, and can be none."""
+    by, whole = history.operations.get(operation.links.compensated_by), history.boundaries.by_name.get(WHOLE_RUN)
+    if by is not None and by.phase == "succeeded" and operation.links.overtaken != by.step:
+        return "undone"
+    if history.undo_state not in {"ordered", "begun"}:
+        return "stands" if operation.landed or operation.phase == "unknown" else None
+    if (by or operation).phase in {"unknown", "gated"} or (whole is not None and operation.step in whole.stuck):
+        return "asked"
+    if operation.final and not operation.landed:
+        return None
+    return "waits" if contract_of(history, operation).compensates or not operation.final else "stands"
 
 
 def contract_of(history: RunHistory, operation: OperationState) -> Contract:

@@ -334,7 +334,7 @@ def _after(process: Process, row: RunRow, history: RunHistory, answered: str, *,
 
     A stopped run is due as well if it was `reported` how a call ended: recovery settles that operation.
     """
-    undone, waits = WHOLE_RUN in history.boundaries.by_name and history.lifecycle.status != "undone", row.waits
+    undone, waits = history.undo_state == "begun", row.waits
     if row.status not in {"suspended", "running"} and not undone:
         if row.status == "stopped" and history.lifecycle.status == "running":
             return RunChange("running", release=True)

@@ -526,12 +526,14 @@ async def _called_off(driver: Claimant, run: str) -> bool:
     if run == driver.log.run:
         return False
     journal = driver.log.process.journal
-    statuses = {row.status for row in await journal.runs(run=run)}
-    if statuses != {"stopped"}:
-        return statuses == {"undone"}
+    rows = await journal.runs(run=run)
+    if not rows or not (rows[0].status == "stopped" or (rows[0].status == "completed" and rows[0].reason)):
+        return bool(rows) and rows[0].status == "undone"
     with suppress(Unreadable):  # that is a problem of the other run
-        stopped = (await ForkedRun(run).read_on(journal)).lifecycle.stopped
-        return stopped is not None and stopped.reason == "cancelled"
+        lifecycle = (await ForkedRun(run).read_on(journal)).lifecycle
+        return lifecycle.undone is not None or (
+            lifecycle.stopped is not None and lifecycle.stopped.reason == "cancelled"
+        )
     return False
 
 

@@ -203,7 +203,7 @@ async def _drive_claimed(
         agent = agent_of(engine, history, agent)
         if given is not None:
             check_input(history, given.stored, given.digest)
-        if reopener and history.lifecycle.status == "stopped":
+        if reopener and history.lifecycle.status == "stopped" and history.undo_state != "over":
             await go_on_after_stop(engine, history, log, reopener)
         if needs_slot(claimed, history):
             raise queued(engine, claimed.row)
@@ -466,10 +466,10 @@ async def _undo(active: ActiveRun) -> Conclusion:
     await _stop_drivers(active)
     whole = history.boundaries.by_name[WHOLE_RUN]
     record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=whole.still_standing, **active.log.stamp())
-    reason = f"undone by {whole.by}"
-    posts = active.process.outbox.posts(active.history, "run.undone", reason)
-    await active.log.append(record, change=RunChange("undone", reason=reason, release=True), posts=posts)
-    return Conclusion(active.run, "stopped", "undone", f"undone by {whole.by}")
+    change = RunChange(history.lifecycle.after_undo(whole.still_standing), reason=record.summary, release=True)
+    posts = active.process.outbox.posts(active.history, "run.undone", record.summary)
+    await active.log.append(record, change=change, posts=posts)
+    return Conclusion(active.run, "stopped", "undone", record.summary)
 
 
 async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
@@ -524,7 +524,7 @@ async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
     else:
         await active.log.journal_log.append((), change)
         commanded = bool(await pending_commands(active))  # who commands later finds the run released
-    if history.lifecycle.status == "undone":
+    if history.undo_state == "over":
         return Conclusion(history.run, "stopped", "undone", history.lifecycle.reason, commanded=commanded)
     if history.lifecycle.completed is not None:
         result = bytes(history.lifecycle.completed.result)
@@ -537,8 +537,7 @@ async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
 
 def undoing(history: RunHistory) -> bool:
     """True if the whole run is being undone."""
-    whole = history.boundaries.by_name.get(WHOLE_RUN)
-    return whole is not None and history.lifecycle.status != "undone"
+    return history.undo_state == "begun"
 
 
 async def abort_transactions(active: ActiveRun, why: str) -> Ending | None:

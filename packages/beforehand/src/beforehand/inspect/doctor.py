@@ -153,7 +153,8 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
     if status == "stopped" and history.lifecycle.stopped is not None:
         return stopped_change(history.lifecycle.stopped, row.agent, row.due_ms if row.status == status else None)
     if status != "suspended":
-        return RunChange(status, release=True)
+        undone = history.lifecycle.undone
+        return RunChange(status, "" if undone is None else undone.summary, release=True)
     waits = [
         ListedWait("person", operation.step, f"{operation_id(history.run, operation.step)}: {operation.reason}")
         for operation in history.open_operations()

@@ -312,7 +312,7 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
         case r.StepsDropped():
             return "dropped", f"{', '.join(record.steps)}: {record.why}"
         case r.RunUndone():
-            return "undone", f"by {record.by}"
+            return "undone", record.summary.removeprefix("undone ")
         case r.RunReopened():
             return "reopened", f"by {record.by}" + (f": {record.note}" if record.note else "")
         case r.RunCompleted():

@@ -8,7 +8,7 @@ The file is long because one record may change several parts of the fold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
@@ -112,6 +112,8 @@ class Lifecycle(msgspec.Struct, eq=False):
     stopped: r.RunStoppedRecord | None = None
     halted: r.RunStoppedRecord | None = None  # the last stop about which a person was asked
     cancelled: r.CommandApplied | None = None
+    undo: r.CommandApplied | None = None  # the order to undo the run
+    undone: r.RunUndone | None = None
     paused: r.CommandApplied | None = None
     forked_from: str = ""
     voices: tuple[str, ...] = ()
@@ -132,6 +134,8 @@ class Lifecycle(msgspec.Struct, eq=False):
                 self.paused = record
             case "unpause":
                 self.paused = None
+            case "undo" if not record.refused:
+                self.undo, self.reason = record, record.summary
             case "review" | "child_ended":
                 pass  # an answer about one outcome, and the end of a child, say nothing about the state of the run
             case "fork":
@@ -140,6 +144,12 @@ class Lifecycle(msgspec.Struct, eq=False):
                 self.cancelled = record
             case _:
                 self.reason = record.summary
+
+    def after_undo(self, still_standing: Collection[str]) -> Literal["completed", "stopped", "undone"]:
+        """The status of the run once it was undone. Where an effect stands, it keeps the one that it had."""
+        if not still_standing:
+            return "undone"
+        return "stopped" if self.completed is None else "completed"
 
 
 class Ownership(msgspec.Struct, eq=False):
@@ -318,6 +328,15 @@ class RunHistory:
         self.children: Children | None = None
         self.entry_seen = 0
         self.records = 0
+
+    @property
+    def undo_state(self) -> Literal["", "ordered", "begun", "over"]:
+        """How far the undo of the whole run has come. One that was only ordered begins when the run has ended."""
+        if self.lifecycle.undone is not None:
+            return "over"
+        if WHOLE_RUN in self.boundaries.by_name:
+            return "begun"
+        return "" if self.lifecycle.undo is None else "ordered"
 
     def proposers(self, operation: OperationState) -> tuple[str, ...]:
         """The people who cannot approve it: who started its run, edited it, or told its code something before."""
@@ -743,7 +762,8 @@ class RunHistory:
                 lifecycle.halted = record if STOP_REASONS[record.reason].asks_person else lifecycle.halted
             case _:
                 assert isinstance(record, r.RunUndone), record
-                lifecycle.status, lifecycle.reason = "undone", f"undone by {record.by}"
+                lifecycle.status, lifecycle.reason = lifecycle.after_undo(record.still_standing), record.summary
+                lifecycle.undone, lifecycle.stopped = record, None
 
     def _reopen(self) -> None:
         lifecycle = self.lifecycle

@@ -331,6 +331,12 @@ class RunUndone(Stamped, frozen=True):
     undone: tuple[str, ...] = ()
     still_standing: tuple[str, ...] = ()
 
+    @property
+    def summary(self) -> str:
+        """The end in a few words."""
+        left = len(self.still_standing)
+        return f"undone by {self.by}" + (f", but for {left} effect{'s' * (left > 1)}" if left else "")
+
 
 # --- messages, and hand-offs to other agents ------------------------------------------------------------------------
 
