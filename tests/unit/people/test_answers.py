@@ -16,6 +16,7 @@ from beforehand.people.answers import OneOf, answer_all
 from beforehand.people.dossier import dossier
 from beforehand.people.items import ItemFilter, items
 from beforehand.people.loaded_item import LoadedItem, load_item
+from beforehand.people.typed_answers import Typed, answer_from_words
 from beforehand.policies import Gate
 from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
@@ -367,3 +368,36 @@ async def test_a_yes_is_to_what_was_shown_also_where_it_changes_between_two_look
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
     assert lab.sent == []
+
+
+@pytest.mark.parametrize(
+    ("first", "known"),
+    [(a.Approve(), "bea approved it"), (a.Decline("no"), "bea decided it"), (a.StandIn("paid"), "bea decided it")],
+)
+@virtual
+async def test_a_second_answer_is_told_who_gave_the_first(lab: Lab, first: a.Answer, known: str):
+    desk = refunds(lab, instead=6000)
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        shown = (await dossier(app.service, REFUND)).digest
+        await a.answer(app.service, REFUND, first, by="bea", shown=shown)
+        found = await dossier(app.service, REFUND)
+        assert found.decided is not None
+        assert (found.open, found.decided.by, found.fits, found.words) == (False, "bea", (), ())
+        with pytest.raises(UsageError, match="waits for no approval") as refused:
+            await a.answer(app.service, REFUND, a.Approve(), by="cid")
+        assert refused.value.known == known
+
+
+@virtual
+async def test_a_word_that_comes_while_the_call_is_being_sent_is_told_who_approved_it(lab: Lab):
+    desk = refunds(lab, instead=6000)
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        await a.answer(app.service, REFUND, a.Approve(), by="bea")
+        assert await app.run(desk, "ann") == "paid 9000"
+        now = await load_item(app.service.reader, REFUND)
+        assert not now.open
+        with pytest.raises(UsageError, match="takes no answer now") as refused:
+            answer_from_words(now, Typed("yes please"))
+        assert refused.value.known == "bea approved it"

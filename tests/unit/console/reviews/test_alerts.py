@@ -54,7 +54,16 @@ def test_where_all_is_well_nothing_rings():
     assert names(found) == []
     assert (found.depth, found.oldest_ms, found.answered, found.overdue) == (1, 1000, 101, 0)
     assert found.median_ms == 60_000
-    assert found.days_to_work_off == pytest.approx(7 / 101)
+    assert found.work_ms == pytest.approx(found.observed_ms / 101, abs=1)
+
+
+def test_the_pace_of_three_minutes_is_not_spread_over_a_week():
+    """Else a person who has answered one of 27 questions after a minute is told of 182 days of work."""
+    waiting = [OpenItem(str(n), NOW - 180_000) for n in range(26)]
+    found = health(waiting, looks(1), NOW, 7)
+    assert (found.observed_ms, found.work_ms) == (180_000, 26 * 180_000)
+    assert health(waiting, [], NOW, 7).work_ms is None
+    assert health([OpenItem("old", 0)], looks(1), NOW, 7).observed_ms == 7 * DAY_MS, "no more than these days"
 
 
 def test_twenty_approvals_in_a_row_prove_nothing_two_hundred_do():
@@ -106,7 +115,7 @@ def test_a_queue_that_grows_is_told_in_time():
     found = health(waiting, looks(40), NOW, 7)
     assert [name for name, _ in names(found)] == ["queue", "age", "behind"]
     [queue, *_] = alarms(found, LIMITS)
-    assert queue == Alarm("queue", "150 things wait, more than 100: 26.2 days of work at the present pace")
+    assert queue == Alarm("queue", "150 things wait, more than 100: 3.9 days of work at the present pace")
     assert alarms(health(waiting, [], NOW, 7), LIMITS)[0].says.endswith("no answers")
 
 

@@ -22,7 +22,7 @@ from tests.unit.console.web.test_local import linked
 from tests.unit.console.web.test_pages import REFUND, fill
 from tests.unit.engine.lab import Lab, virtual
 
-FOLLOWS = "A worker takes it up"
+FOLLOWS = "is ready to continue as soon as a worker takes it up"
 
 
 def told(page: str) -> str:
@@ -41,9 +41,9 @@ async def test_the_page_says_who_decided_what_follows_and_which_item_is_next(lab
         assert told((await client.get(REFUND)).text) == ""
         page = (await fill(client, REFUND, "approve", hours="4", why="seen")).headers["location"]
         after = (await client.get(page)).text
-        assert told(after).startswith("bea approves it: seen just now Its run is ready to continue. " + FOLLOWS)
+        assert told(after).startswith("bea approves it: seen just now Its run " + FOLLOWS)
         run, _, story = (await client.get("/runs/refund-ann")).text.partition('<ol class="story">')
-        assert "It is ready to continue. " + FOLLOWS in run, "and it no longer asks"
+        assert "It " + FOLLOWS in run, "and it no longer asks"
         assert "Open it in the inbox" not in story
         assert "be sent?" not in run
         assert offered(after) == []
@@ -237,3 +237,30 @@ async def test_sign_in_without_any_account_says_how_the_first_one_is_made(lab: L
             page = (await local.get("/sign-in")).text
             assert "accounts add" not in page
             assert 'name="password"' in page
+
+
+@virtual
+async def test_a_run_without_any_state_has_no_empty_card(lab: Lab):
+    @agent(run_id="odd-{name}")
+    async def odd(run: Run, name: str) -> str:
+        raise ValueError(f"there is no {await run.ask('Which city?', step='city')}")
+
+    async with standing(lab, agents=[odd]) as stand, await stand.client("bea") as client:
+        await stand.app.service.answer("odd-ann/city", "Oz", by="cid")
+        with pytest.raises(ValueError, match="no Oz"):
+            await stand.app.resume("odd-ann")
+        page = (await client.get("/inbox/odd-ann")).text
+        assert "How it stopped" in page
+        assert "State of the run" not in page
+
+
+@virtual
+async def test_tables_and_regions_have_names_of_their_own(lab: Lab):
+    """As axe asks: no empty heading of a column, and no two landmarks with one name."""
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        await fill(client, REFUND, "approve", hours="4")
+        for path in ("/health", "/inbox", REFUND, "/inbox/stock-ann/restock%231", "/runs/stock-ann"):
+            page = (await client.get(path)).text
+            assert not re.search(r"<th[^>]*></th>", page), path
+            names = re.findall(r'<(?:section|aside|nav|div)[^>]* aria-label(?:ledby)?="([^"]+)"', page)
+            assert sorted(names) == sorted(set(names)), path

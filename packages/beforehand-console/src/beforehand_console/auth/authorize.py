@@ -125,7 +125,7 @@ def check_permission(principal: Principal, permission: Permission, about: Permis
     if not may(principal, permission, about.tool, about.queue):
         where = "".join((f" for {about.tool}" if about.tool else "", f" in {about.queue}" if about.queue else ""))
         raise NotAllowed(
-            f"{principal.name} may not {permission} {about.item}",
+            f"{principal.name} may not {'look at' if permission == 'look' else permission} {about.item}",
             known=f"this requires the role {REQUIRED_ROLES[permission]}{where}",
             next_step="ask an admin for the role, or let a person who has it do this",
         )

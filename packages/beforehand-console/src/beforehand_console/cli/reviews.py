@@ -166,8 +166,7 @@ def _show_workload(screen: Screen, found: Workload) -> None:
 
 
 def _figures(now: Health) -> list[tuple[str, str]]:
-    left = now.days_to_work_off
-    pace = "" if left is None or not now.depth else f", {left:.1f} days of work"
+    pace = "" if now.work_ms is None or not now.depth else f", {duration(now.work_ms)} of work"
     oldest = f", the oldest for {duration(now.oldest_ms)}" if now.depth else ""
     found = [("waiting", f"{now.depth:,}{oldest}{pace}"), (f"answered in {now.days:g} days", f"{now.answered:,}")]
     if now.median_ms is not None:

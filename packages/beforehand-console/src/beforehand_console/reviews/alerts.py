@@ -67,7 +67,10 @@ class ReviewerLoad(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How people keep up with open items, over the last `days`. Times are in milliseconds."""
+    """How people keep up with open items, over the last `days`. Times are in milliseconds.
+
+    `observed_ms` is the part of these days since the first of the questions.
+    """
 
     at_ms: int
     days: float
@@ -82,11 +85,12 @@ class Health(msgspec.Struct, frozen=True):
     quick: Share
     caught: Share
     reviewers: tuple[ReviewerLoad, ...]
+    observed_ms: int = 0
 
     @property
-    def days_to_work_off(self) -> float | None:
-        """Days to work off the queue at the pace of these days, if nothing new came. None: there are no answers."""
-        return self.depth * self.days / self.answered if self.answered else None
+    def work_ms(self) -> int | None:
+        """The time to work off the queue at the pace so far, if nothing new came. None: there are no answers."""
+        return self.depth * self.observed_ms // self.answered if self.answered else None
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -117,6 +121,7 @@ def health(waiting: Sequence[OpenItem], looks: Sequence[Review], now_ms: int, da
         quick=share(len(hasty), len(spoken)),
         caught=caught_of(spoken),
         reviewers=_loads(spoken, hasty, waiting),
+        observed_ms=now_ms - max(since, min((one.asked_ms for one in (*recent, *waiting)), default=now_ms)),
     )
 
 
@@ -197,8 +202,8 @@ def alarms(now: Health, limits: AlertLimits) -> tuple[Alarm, ...]:
 def _queue(now: Health, limits: AlertLimits) -> Iterable[Alarm]:
     hours = now.oldest_ms / 3_600_000
     if now.depth > limits.depth:
-        left = now.days_to_work_off
-        pace = "no answers" if left is None else f"{left:.1f} days of work at the present pace"
+        left = now.work_ms
+        pace = "no answers" if left is None else f"{left / DAY_MS:.1f} days of work at the present pace"
         yield Alarm("queue", f"{now.depth:,} things wait, more than {limits.depth:,}: {pace}")
     if hours > limits.age_hours:
         yield Alarm("age", f"the oldest has waited for {hours:.0f} hours, more than {limits.age_hours:g}")

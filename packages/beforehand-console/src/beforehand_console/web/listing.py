@@ -110,7 +110,7 @@ def is_ready(row: RunRow, now_ms: int) -> bool:
     return row.owner is None and (due or row.status == "running")
 
 
-READY: Final = "ready to continue. A worker takes it up: beforehand worker"
+READY: Final = "ready to continue as soon as a worker takes it up"
 
 
 class RunPage(msgspec.Struct, frozen=True):

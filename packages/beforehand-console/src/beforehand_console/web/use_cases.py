@@ -377,5 +377,5 @@ def _then(row: RunRow, found: Dossier, now_ms: int) -> str:
     if row.owner is not None:
         return f"Its run{waits} is under way."
     if is_ready(row, now_ms):
-        return f"Its run{waits} is {READY}"
+        return f"Its run{waits} is {READY}."
     return f"Its run{waits} is {row.status}."

@@ -46,6 +46,7 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
     yield from _labelled("changed", map(_change, found.changes))
     yield "why", "" if found.why in found.asks else found.why
     yield from _labelled("earlier", map(_earlier, found.earlier))
+    yield "decided", "" if found.decided is None else f"{found.decided.by or 'its deadline'} {found.decided.says}"
     for thought in found.thoughts:
         sure = "" if thought.confidence is None else f" (confidence {thought.confidence:g})"
         calls = "" if thought.said.startswith("→ ") else ":"

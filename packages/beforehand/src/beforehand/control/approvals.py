@@ -77,7 +77,16 @@ def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int)
 
 def _asks_nothing(name: str, operation: OperationState) -> UsageError:
     state = f"was answered, and is {operation.phase}" if operation.approval.asked_digest else f"is {operation.phase}"
-    return UsageError(f"{name} {state}: it waits for no approval", next_step=to_type("why", name))
+    known = decided_text(operation)
+    return UsageError(f"{name} {state}: it waits for no approval", known=known, next_step=to_type("why", name))
+
+
+def decided_text(operation: OperationState) -> str:
+    """Who approved an operation that people were asked about, or else who or what decided it."""
+    if operation.approval.approvers:
+        return f"{', '.join(operation.approval.approvers)} approved it"
+    basis = operation.settlement.basis
+    return f"{basis.name} decided it" if basis is not None and basis.by == "person" else operation.reason
 
 
 def checked_other(history: RunHistory, operation: OperationState, by: str) -> None:

@@ -248,15 +248,14 @@ class ControlService:
         key = f"approval/{asked.step}/{asked.approval.asked_digest}/{history.entry_seen}/{voice}"
         # An answered operation gets no second answer under its key; the command is recorded all the same.
         entry = await self._post(run, command, key if asked.phase == "gated" else "")
-        if not entry.fresh:
-            await self._second(run, command, entry)
+        first = "" if entry.fresh else (await self._second(run, command, entry)).by
         applied, name = await self._apply(run), f"{run}/{asked.step}"
         if entry.fresh and asked.phase == "gated":
             if came_late(asked, entry):
                 raise UsageError(f"the time to answer {name} was over", next_step=to_type("resume", run))
             return applied
         checked_asked(history, (await self.reader.operation(name))[1])  # as it is now that the command is applied
-        raise UsageError(f"{name} was answered before", next_step=to_type("why", name))
+        raise UsageError(f"{name} was answered before, by {first}", next_step=to_type("why", name))
 
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
         """Cancel the run. Nothing more is sent, and unsent operations are cancelled."""

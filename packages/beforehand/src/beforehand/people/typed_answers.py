@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from beforehand.control.approvals import decided_text
 from beforehand.errors import UsageError
 from beforehand.model.alike import nearest
 from beforehand.model.operation import OperationState
@@ -145,7 +146,8 @@ def _refused_words(now: LoadedItem) -> set[str]:
 def _refused(now: LoadedItem, typed: str, words: tuple[str, ...]) -> UsageError:
     """The error for a word that does not fit: the words that do, and a suggestion where one is spelled alike."""
     if not words:
-        return UsageError(f"{now.item} takes no answer now", next_step=to_type("show", now.run))
+        known = decided_text(now.subject) if isinstance(now.subject, OperationState) else ""
+        return UsageError(f"{now.item} takes no answer now", known=known, next_step=to_type("show", now.run))
     near = nearest(typed.lower(), words)
     meant = f": did you mean {near}?" if near else ""
     return UsageError(

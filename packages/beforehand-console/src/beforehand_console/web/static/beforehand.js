@@ -40,7 +40,7 @@ function counted() {
 }
 document.addEventListener("change", counted);
 
-// j and k walk through the list, x chooses; on an item the first letter of an answer opens it, once more the next; u goes back.
+// j and k walk through the list, x chooses, / searches; on an item the first letter of an answer opens it, once more the next; u goes back.
 function walk(step) {
   const rows = [...document.querySelectorAll(".rows a")];
   const at = rows.indexOf(document.activeElement);
@@ -61,6 +61,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "j") walk(1);
   else if (event.key === "k") walk(-1);
   else if (event.key === "x") document.activeElement.closest(".row")?.querySelector("input")?.click();
+  else if (event.key === "/") document.querySelector("input[type=search]")?.focus(), event.preventDefault();
   else if (event.key === "u") document.querySelector("a[rel=up]")?.click();
   else open(event.key);
 });
