@@ -211,7 +211,7 @@ def _edit(found: Dossier) -> Form:
 
 
 def _did_not_happen(found: Dossier) -> Form:
-    """What happens then, as far as it can: what waits for an answer of another system is not sent again."""
+    """The form without another attempt where there can be none: it waits for an answer of another system."""
     form = FORMS["did_not_happen"]
     then = form.fields[0] if "retry" in found.words else _GIVE_UP
     return msgspec.structs.replace(form, fields=(then, *form.fields[1:]))

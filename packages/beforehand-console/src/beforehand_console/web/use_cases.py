@@ -97,7 +97,7 @@ class UseCases:
         return msgspec.structs.replace(found, risks=risks, fits=fits, answers=found.answers if fits else ())
 
     async def aftermath(self, who: Principal, found: Dossier) -> Aftermath:
-        """What follows the answer that an item has."""
+        """The state of the run of an item that has its answer, and the next item that waits for this person."""
         row, following = await self.reader.row(found.run), ""
         for one in await placed(self.reader, now_ms=self.now_ms):
             theirs = one.to in ("", who.name) and not one.rests_ms and may(who, "answer", one.tool, one.queue)
@@ -359,7 +359,7 @@ def _may_give(who: Principal, name: str, now: LoadedItem, about: PermissionScope
 
 
 class Aftermath(msgspec.Struct, frozen=True):
-    """What happens `then`, after an answer, and the `following` item that waits for this person; empty for none."""
+    """The state of the run after an answer, and the `following` item that waits for this person; empty for none."""
 
     then: str
     following: str

@@ -38,7 +38,7 @@ from beforehand.model.waits import Item as Kind
 from beforehand.people.assignments import Handing, handing_post
 from beforehand.people.contradictions import review_contradiction
 from beforehand.people.loaded_item import LoadedItem, checked_shown, load_item
-from beforehand.people.stopped_runs import decide_stopped_run
+from beforehand.people.stopped_runs import WAYS, decide_stopped_run
 
 HOURS: Final = 24.0
 """Default lifetime of an approval, in hours: the operation has to be sent within it."""
@@ -264,7 +264,8 @@ async def answer(
         known = f"it takes: {', '.join(fitting_answers(now))}" if now.open else ""
         raise UsageError(f"{now.item} {waits}, and does not take this answer", known=known)
     if isinstance(now.subject, RunStoppedRecord):
-        return await _go_on(service, now, given, by)
+        assert isinstance(given, Resume | TakeOver | Abandon), given
+        return await decide_stopped_run(service, now, WAYS[name_of(given)], by=by, why=given.why)
     if isinstance(given, ReplyAnswer):
         await service.answer(now.item, given.value, by=by)
         return Applied(now.run, at_once=True)
@@ -274,18 +275,6 @@ async def answer(
         return await _decide(service, now, given, by)
     assert not isinstance(given, Resume), now
     return await _review(service, now, given, by)
-
-
-async def _go_on(service: ControlService, now: LoadedItem, given: Answer, by: str) -> Applied:
-    """Decide about a stopped run: take it over, call it off or reopen it. Raises `UsageError` for a second decision."""
-    match given:
-        case TakeOver():
-            return await decide_stopped_run(service, now, "take_over", by=by, why=given.why)
-        case Abandon():
-            return await decide_stopped_run(service, now, "cancel", by=by, why=given.why)
-        case _:
-            assert isinstance(given, Resume), given
-            return await decide_stopped_run(service, now, "reopen", by=by, why=given.why)
 
 
 async def _decide(service: ControlService, now: LoadedItem, given: Verdict, by: str) -> Applied:

@@ -49,8 +49,8 @@ from beforehand.people.answers import fitting_answers
 from beforehand.people.assignments import Handed, handed
 from beforehand.people.contradictions import undone_together
 from beforehand.people.earlier_answers import (
-    Decided,
     Earlier,
+    GivenAnswer,
     Precedents,
     Word,
     changes_from,
@@ -150,7 +150,7 @@ class Dossier(msgspec.Struct, frozen=True):
     relied: tuple[str, ...] = ()
     undoes: tuple[str, ...] = ()
     fits: tuple[str, ...] = ()
-    decided: Decided | None = None
+    decided: GivenAnswer | None = None
     frames: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()  # the other calls that a reviewer could take for this one
 

@@ -56,7 +56,7 @@ def earlier_answers(operation: OperationState, records: Sequence[r.Record]) -> t
     return tuple(found)
 
 
-class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
+class GivenAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer that an item has: what `by` said, and when (0: not known). `by` is empty for its deadline.
 
     `taken` is false while it is in the ledger and its run has not taken it.
@@ -68,7 +68,7 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
     taken: bool = True
 
 
-async def decided(reader: JournalReader, about: LoadedItem, records: Sequence[r.Record]) -> Decided | None:
+async def decided(reader: JournalReader, about: LoadedItem, records: Sequence[r.Record]) -> GivenAnswer | None:
     """The answer that an item has, also one in the ledger that its run has not taken yet. None where it has none.
 
     Where several people have to approve an operation, it is the last of their answers so far.
@@ -78,39 +78,39 @@ async def decided(reader: JournalReader, about: LoadedItem, records: Sequence[r.
         return _reply(entries[0]) if entries else None
     if about.contradicted:
         last = None if about.open else await last_answer(reader, about.run, about.step)
-        return None if last is None else Decided(last.by, last.note)
+        return None if last is None else GivenAnswer(last.by, last.note)
     if isinstance(about.subject, r.RunStoppedRecord):
         return _end_of(about.subject, records)
     waiting = await _not_taken(reader, about) if about.open else None
     return waiting or _last_word(about, records)
 
 
-def _reply(entry: LedgerEntry) -> Decided:
+def _reply(entry: LedgerEntry) -> GivenAnswer:
     """The first answer to a question, which is final."""
     first = read(entry, Answered)
     note = f": {first.note}" if first.note else ""
-    return Decided(first.by, f"takes it over{note}" if first.over else f"answers {first.value}", entry.at_ms)
+    return GivenAnswer(first.by, f"takes it over{note}" if first.over else f"answers {first.value}", entry.at_ms)
 
 
-def _end_of(stopped: r.RunStoppedRecord, records: Sequence[r.Record]) -> Decided | None:
+def _end_of(stopped: r.RunStoppedRecord, records: Sequence[r.Record]) -> GivenAnswer | None:
     """The decision about a run that stopped."""
     for one in records:
         if isinstance(one, r.CommandApplied) and one.at >= stopped.at and one.command in _ENDS and not one.refused:
-            return Decided(one.by, _ENDS[one.command] + (f": {one.note}" if one.note else ""), one.at)
+            return GivenAnswer(one.by, _ENDS[one.command] + (f": {one.note}" if one.note else ""), one.at)
     return None
 
 
-async def _not_taken(reader: JournalReader, about: LoadedItem) -> Decided | None:
+async def _not_taken(reader: JournalReader, about: LoadedItem) -> GivenAnswer | None:
     """An answer about an operation that is in the ledger, and that its run has not taken."""
     entries = await reader.journal.entries(command_stream(about.run), about.history.entry_seen)
     for entry, command in await readable(reader.journal, entries, Command):
         answer = command.record
         if isinstance(answer, Word) and answer.step == about.step and not command.after and not command.refused:
-            return Decided(*record_note(answer), entry.at_ms, taken=False)
+            return GivenAnswer(*record_note(answer), entry.at_ms, taken=False)
     return None
 
 
-def _last_word(about: LoadedItem, records: Sequence[r.Record]) -> Decided | None:
+def _last_word(about: LoadedItem, records: Sequence[r.Record]) -> GivenAnswer | None:
     """The last answer of a person about an operation or a transaction, since the question that is open."""
     for one in reversed(records):
         match one:
@@ -118,11 +118,11 @@ def _last_word(about: LoadedItem, records: Sequence[r.Record]) -> Decided | None
                 if name == about.step:
                     return None
             case r.TransactionAborting(transaction=about.step) if one.by:
-                return Decided(one.by, f"aborts it: {one.reason}", one.at)
+                return GivenAnswer(one.by, f"aborts it: {one.reason}", one.at)
             case r.TransactionResolved() if one.transaction == about.step:
-                return Decided(*record_note(one), one.at)
+                return GivenAnswer(*record_note(one), one.at)
             case _ if isinstance(one, Word) and one.step == about.step:
-                return Decided(*record_note(one), one.at)
+                return GivenAnswer(*record_note(one), one.at)
             case _:
                 pass
     return None

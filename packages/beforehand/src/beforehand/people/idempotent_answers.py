@@ -27,11 +27,11 @@ from beforehand.model.transaction import TransactionState
 from beforehand.people.answers import Answer, OneOf, answer, answer_all, name_of
 from beforehand.people.contradictions import note_of
 from beforehand.people.loaded_item import LoadedItem, load_item, refresh_item
+from beforehand.people.stopped_runs import WAYS
 
 _WORDS: Final = {"happened": "happened", "did_not_happen": "did_not_happen", "retry_same_key": "same_key",
                  "compensate": "happened"}  # fmt: skip
 _DECISIONS: Final[dict[str, Literal["accept"]]] = {"abandon": "accept"}
-_ENDS: Final = {"resume": "reopen", "take_over": "take_over", "abandon": "cancel"}
 _VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven, r.Resolved)
 
 
@@ -150,7 +150,7 @@ def _ends(records: Sequence[r.Record], given: Any, by: str) -> bool:
     if not orders or not same_person(orders[-1].by, by):
         return False
     why = getattr(given, "why", "")
-    return (orders[-1].command, orders[-1].note) == (_ENDS.get(name_of(given)), why)
+    return (orders[-1].command, orders[-1].note) == (WAYS.get(name_of(given)), why)
 
 
 def _says(record: r.Record, given: Any) -> bool:

@@ -22,6 +22,8 @@ from beforehand.people.loaded_item import LoadedItem
 LAST: Final = 6
 """How many of the last steps are shown."""
 Way: TypeAlias = Literal["reopen", "take_over", "cancel"]
+WAYS: Final[dict[str, Way]] = {"resume": "reopen", "take_over": "take_over", "abandon": "cancel"}
+"""The command that each answer about a stopped run gives."""
 
 
 def last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:
