@@ -107,13 +107,14 @@ def health(waiting: Sequence[OpenItem], looks: Sequence[Review], now_ms: int, da
     recent = [one for one in looks if one.answered_ms >= since]
     spoken = [one for one in recent if one.by]
     hasty = quick_ones(spoken)
+    asked = [one.asked_ms for one in recent] + [one.asked_ms for one in waiting]
     return Health(
         at_ms=now_ms,
         days=days,
         depth=len(waiting),
         oldest_ms=max((now_ms - one.asked_ms for one in waiting), default=0),
         overdue=sum(one.due_ms is not None and one.due_ms < now_ms for one in waiting),
-        asked=sum(one.asked_ms >= since for one in recent) + sum(one.asked_ms >= since for one in waiting),
+        asked=sum(at >= since for at in asked),
         answered=len(spoken),
         expired=share(len(recent) - len(spoken), len(recent)),
         median_ms=median([one.answered_ms - one.asked_ms for one in spoken]),
@@ -121,7 +122,7 @@ def health(waiting: Sequence[OpenItem], looks: Sequence[Review], now_ms: int, da
         quick=share(len(hasty), len(spoken)),
         caught=caught_of(spoken),
         reviewers=_loads(spoken, hasty, waiting),
-        observed_ms=now_ms - max(since, min((one.asked_ms for one in (*recent, *waiting)), default=now_ms)),
+        observed_ms=now_ms - max(since, min(asked, default=now_ms)),
     )
 
 
