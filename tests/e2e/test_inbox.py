@@ -30,8 +30,12 @@ def test_approving_on_a_phone(desk: Served, enter: Enter):
     expect(page.get_by_role("heading", level=1)).to_have_text("Send refund?")
     expect(page.get_by_label("Exact arguments")).to_contain_text("9000")
     assert page.evaluate("document.documentElement.scrollWidth") == 390, "nothing is wider than the phone"
-    answer(page, "Approve", Why="seen the photos")
-    expect(page.get_by_label("The answer")).to_be_visible()
+    reach = page.get_by_role("navigation", name="Answers").get_by_role("link", name="Approve")
+    expect(reach).to_be_in_viewport()
+    reach.tap()
+    page.get_by_label("Why").first.fill("seen the photos")
+    page.get_by_role("button", name="Approve").tap()
+    expect(page.get_by_label("The answer")).to_contain_text("bea approves it: seen the photos")
     assert desk.go_on("refund-anna") == "paid 9000"
     assert SENT == ["refund anna 9000"]
     page.get_by_role("link", name="Inbox").first.tap()
