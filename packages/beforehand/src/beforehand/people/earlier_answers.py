@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from beforehand.engine.durable_waits import question_stream
-from beforehand.inspect.contradictions import last_answer
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.render_records import record_note
 from beforehand.inspect.text import moment
-from beforehand.journal.entry_codec import read, readable
-from beforehand.journal.port import LedgerEntry
+from beforehand.journal.entry_codec import readable
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.model.operation import OperationState
 from beforehand.model.outcome import ASKED_BACK
-from beforehand.model.questions import Answered
-from beforehand.people.loaded_item import LoadedItem
 
 if TYPE_CHECKING:
     from beforehand.inspect.comparison import Change
 
 Word: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved
-_ENDS: Final = {"reopen": "resumes it", "take_over": "takes it over", "cancel": "cancels it"}
 Said = Literal["approved", "declined", "asked_back", "edited", "stood_in", "resolved"]
 
 
@@ -54,78 +48,6 @@ def earlier_answers(operation: OperationState, records: Sequence[r.Record]) -> t
         text = record_note(record)[1]
         found.append(Earlier(record.step, record.by, decision_of(record), text, intent.arguments, record.at))
     return tuple(found)
-
-
-class GivenAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer that an item has: what `by` said, and when (0: not known). `by` is empty for its deadline.
-
-    `taken` is false while it is in the ledger and its run has not taken it.
-    """
-
-    by: str
-    says: str
-    at_ms: int = 0
-    taken: bool = True
-
-
-async def decided(reader: JournalReader, about: LoadedItem, records: Sequence[r.Record]) -> GivenAnswer | None:
-    """The answer that an item has, also one in the ledger that its run has not taken yet. None where it has none.
-
-    Where several people have to approve an operation, it is the last of their answers so far.
-    """
-    if isinstance(about.subject, r.QuestionAsked):
-        entries = await reader.journal.entries(question_stream(about.run, about.step))
-        return _reply(entries[0]) if entries else None
-    if about.contradicted:
-        last = None if about.open else await last_answer(reader, about.run, about.step)
-        return None if last is None else GivenAnswer(last.by, last.note)
-    if isinstance(about.subject, r.RunStoppedRecord):
-        return _end_of(about.subject, records)
-    waiting = await _not_taken(reader, about) if about.open else None
-    return waiting or _last_word(about, records)
-
-
-def _reply(entry: LedgerEntry) -> GivenAnswer:
-    """The first answer to a question, which is final."""
-    first = read(entry, Answered)
-    note = f": {first.note}" if first.note else ""
-    return GivenAnswer(first.by, f"takes it over{note}" if first.over else f"answers {first.value}", entry.at_ms)
-
-
-def _end_of(stopped: r.RunStoppedRecord, records: Sequence[r.Record]) -> GivenAnswer | None:
-    """The decision about a run that stopped."""
-    for one in records:
-        if isinstance(one, r.CommandApplied) and one.at >= stopped.at and one.command in _ENDS and not one.refused:
-            return GivenAnswer(one.by, _ENDS[one.command] + (f": {one.note}" if one.note else ""), one.at)
-    return None
-
-
-async def _not_taken(reader: JournalReader, about: LoadedItem) -> GivenAnswer | None:
-    """An answer about an operation that is in the ledger, and that its run has not taken."""
-    entries = await reader.journal.entries(command_stream(about.run), about.history.entry_seen)
-    for entry, command in await readable(reader.journal, entries, Command):
-        answer = command.record
-        if isinstance(answer, Word) and answer.step == about.step and not command.after and not command.refused:
-            return GivenAnswer(*record_note(answer), entry.at_ms, taken=False)
-    return None
-
-
-def _last_word(about: LoadedItem, records: Sequence[r.Record]) -> GivenAnswer | None:
-    """The last answer of a person about an operation or a transaction, since the question that is open."""
-    for one in reversed(records):
-        match one:
-            case r.OperationParked(step=name) | r.TransactionParked(transaction=name) if about.open:
-                if name == about.step:
-                    return None
-            case r.TransactionAborting(transaction=about.step) if one.by:
-                return GivenAnswer(one.by, f"aborts it: {one.reason}", one.at)
-            case r.TransactionResolved() if one.transaction == about.step:
-                return GivenAnswer(*record_note(one), one.at)
-            case _ if isinstance(one, Word) and one.step == about.step:
-                return GivenAnswer(*record_note(one), one.at)
-            case _:
-                pass
-    return None
 
 
 async def answers_about_step(reader: JournalReader, run: str, step: str, records: Sequence[r.Record]) -> list[str]:
