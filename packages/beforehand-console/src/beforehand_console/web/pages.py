@@ -97,7 +97,7 @@ class Pages:
 
     async def trouble(self, request: Request, problem: ProblemDetails) -> Response:
         """A page about an error."""
-        return await self._page(request, "problem.html", problem.status, problem=problem)
+        return await self._page(request, "problem.html", problem=problem)
 
     # --- looking ---------------------------------------------------------------------------------------------
 
@@ -129,9 +129,8 @@ class Pages:
     ) -> Response:
         answered = found.decided is not None or not found.open
         after = await self._desk.aftermath(_who(request), found) if answered else None
-        status = HTTPStatus.OK if problem is None else problem.status
         return await self._page(
-            request, "item.html", status, found=found, forms=forms.forms_for(found), problem=problem, link=link,
+            request, "item.html", found=found, forms=forms.forms_for(found), problem=problem, link=link,
             after=after,
         )  # fmt: skip
 
@@ -170,9 +169,8 @@ class Pages:
     async def drawn(self, request: Request, problem: ProblemDetails | None = None) -> Response:
         """One call that was drawn for a shadow review, with its forms until it is reviewed."""
         call, found = await self._desk.drawn(_who(request), request.path_params["operation"])
-        status = HTTPStatus.OK if problem is None else problem.status
         return await self._page(
-            request, "shadow_review.html", status, call=call, found=found, problem=problem, forms=forms.ABOUT_DRAWN
+            request, "shadow_review.html", call=call, found=found, problem=problem, forms=forms.ABOUT_DRAWN
         )
 
     async def findings(self, request: Request) -> Response:
@@ -228,7 +226,7 @@ class Pages:
         except UsageError as error:
             found = await self._dossiers(request, [name for name, _ in pairs])
             problem = problem_of(error)
-            return await self._page(request, "bulk.html", problem.status, found=found, problem=problem)
+            return await self._page(request, "bulk.html", found=found, problem=problem)
         told = [(item, how.note) for (item, _), how in zip(pairs, done, strict=True) if how.alert]
         if told:
             return await self._page(request, "told.html", told=told)
@@ -269,7 +267,7 @@ class Pages:
             await deed
         except UsageError as error:
             found, problem = await self._desk.failures(_who(request)), problem_of(error)
-            return await self._page(request, "findings.html", problem.status, found=found, problem=problem)
+            return await self._page(request, "findings.html", found=found, problem=problem)
         return RedirectResponse("/findings", HTTPStatus.SEE_OTHER)
 
     async def _dossiers(self, request: Request, names: list[str]) -> list[Dossier]:
@@ -293,9 +291,8 @@ class Pages:
     ) -> Response:
         known = await self._desk.authenticator.has_accounts()
         first = "" if known else to_type("accounts", "add", NAME, "--role", "admin")
-        status = HTTPStatus.OK if problem is None else problem.status
         return await self._page(
-            request, "sign_in.html", status, next=wanted, problem=problem, again=again, first=first,
+            request, "sign_in.html", next=wanted, problem=problem, again=again, first=first,
             from_terminal=self._from_terminal,
         )  # fmt: skip
 
@@ -321,8 +318,13 @@ class Pages:
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    async def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
-        """Render a page in a thread, within a time limit, so that a slow page delays no other request."""
+    async def _page(self, request: Request, name: str, **values: Any) -> Response:
+        """Render a page in a thread, within a time limit, so that a slow page delays no other request.
+
+        Its status is that of the `problem` which it shows, if there is one.
+        """
+        problem: ProblemDetails | None = values.get("problem")
+        status = HTTPStatus.OK if problem is None else problem.status
         who: Principal | None = request.scope.get("principal")
         shared = {  # a link to what this person may not open is not shown
             "who": who, "now": self._desk.now_ms, "path": request.url.path, "provider": self._provider,
