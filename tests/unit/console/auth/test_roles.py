@@ -127,6 +127,8 @@ def test_a_review_takes_a_role_of_its_own():
         check_answerer(someone(Grant("answerer")), ITEM, permission="resolve")
     with pytest.raises(NotAllowed, match="role admin"):
         check_permission(someone(Grant("operator")), "tune", PermissionScope("policy"))
+    with pytest.raises(NotAllowed, match="ben may not look at INV-17"):
+        check_permission(someone(Grant("submitter")), "look", PermissionScope("INV-17"))
 
 
 def test_other_people_are_other_people():

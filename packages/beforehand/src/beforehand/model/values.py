@@ -95,7 +95,7 @@ class ResultCodec:
 
     def _lost(self, value: object, why: Exception) -> ResultError:
         return ResultError(
-            f"the result, a {type(value).__qualname__}, cannot be stored and read back as "
+            f"the result, of type {type(value).__qualname__}, cannot be stored and read back as "
             f"{_name_of(self.annotation)}: {why}. The call itself returned. "
             "Return what the annotation says, or annotate the function with the type it returns."
         )
@@ -151,7 +151,7 @@ def _refuse_typed(value: object, where: str) -> None:
                 raise TypeError(f"{where} has a key that is not text ({type(key).__qualname__})")
             _refuse_typed(item, f"{where}[{key!r}]")
     else:
-        raise TypeError(f"{where} is a {type(value).__qualname__}, which needs a return annotation")
+        raise TypeError(f"{where} is of type {type(value).__qualname__}, which needs a return annotation")
 
 
 def _refuse_infinite(plain: object) -> None:
@@ -184,7 +184,7 @@ def to_plain(value: Any) -> object:
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"a {kind.__qualname__} has no stored form")
+    raise TypeError(f"the type {kind.__qualname__} has no stored form")
 
 
 def from_plain(kind: type, plain: object) -> object:
@@ -204,7 +204,7 @@ def _read(kind: type, plain: object, *, strict: bool | None) -> object:
         return _read_model(kind, plain, strict=strict)
     if issubclass(kind, PurePath) and isinstance(plain, str):
         return kind(plain)
-    raise TypeError(f"a {kind.__qualname__} cannot be read from {type(plain).__qualname__}")
+    raise TypeError(f"the type {kind.__qualname__} cannot be read from {type(plain).__qualname__}")
 
 
 def _read_model(kind: Any, plain: object, *, strict: bool | None) -> object:
