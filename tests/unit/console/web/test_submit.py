@@ -171,7 +171,7 @@ async def test_only_operators_everywhere_submit(lab: Lab):
             async with await stand.client("vic", grant) as client:
                 refused = await client.post(PLACE, json=TICKET)
                 assert (refused.status_code, refused.json()["error"]) == (403, "NotAllowed")
-                assert "may not submit runs of desk" in refused.json()["detail"]
+                assert "lacks the permission 'submit' for runs of desk" in refused.json()["detail"]
         async with stand.stranger() as nobody:
             assert (await nobody.post(PLACE, json=TICKET)).status_code == 401
         async with await stand.client("bea") as client:

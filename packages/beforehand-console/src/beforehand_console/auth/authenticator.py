@@ -12,14 +12,7 @@ from beforehand.engine.engine import Engine
 from beforehand.errors import NotAllowed, SignInRefused
 from beforehand.webhooks.access_log import Access, AccessLog
 from beforehand_console.auth.accounts import Account, Accounts
-from beforehand_console.auth.authorize import (
-    VERBS,
-    Permission,
-    PermissionScope,
-    Principal,
-    check_answerer,
-    may_somewhere,
-)
+from beforehand_console.auth.authorize import Permission, PermissionScope, Principal, check_answerer, may_somewhere
 from beforehand_console.auth.passwords import Passwords
 from beforehand_console.auth.rate_limits import SignInLimits
 from beforehand_console.auth.sessions import Sessions
@@ -177,8 +170,7 @@ class Authenticator:
         """Decide and record whether it is permitted anywhere: for a list, from which each line is judged."""
         if not may_somewhere(principal, permission):
             await self.note_refused(principal, permission, "", "nowhere")
-            verb = VERBS.get(permission, permission)
-            raise NotAllowed(f"{principal.name} may not {verb} anything", next_step="ask an admin for a role")
+            raise NotAllowed(f"{principal.name} lacks the permission {permission!r}", next_step="ask an admin for a role")
         await self.log.note_hourly(_access(principal, permission, ""), self.now_ms)
 
     # --- inside ----------------------------------------------------------------------------------------------

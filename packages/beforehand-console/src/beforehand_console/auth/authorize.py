@@ -23,12 +23,6 @@ let a run that stopped go on · tell: interrupt a run · submit: submit a run to
 tune: change a policy or a threshold · administer: accounts, tokens, the record of access.
 """
 
-VERBS: Final[dict[Permission, str]] = {
-    "look": "look at", "hand": "delegate", "stand": "give standing permissions for", "order": "give orders to",
-    "tune": "change",
-}  # fmt: skip
-"""How a sentence says a permission, where its name is not the verb itself."""
-
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 REQUIRED_ROLES: Final[dict[Permission, Role]] = {
@@ -131,7 +125,7 @@ def check_permission(principal: Principal, permission: Permission, about: Permis
     if not may(principal, permission, about.tool, about.queue):
         where = "".join((f" for {about.tool}" if about.tool else "", f" in {about.queue}" if about.queue else ""))
         raise NotAllowed(
-            f"{principal.name} may not {VERBS.get(permission, permission)} {about.item}",
+            f"{principal.name} lacks the permission {permission!r} for {about.item}",
             known=f"this requires the role {REQUIRED_ROLES[permission]}{where}",
             next_step="ask an admin for the role, or let a person who has it do this",
         )

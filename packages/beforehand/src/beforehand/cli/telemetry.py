@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from beforehand.cli.common import CommandCall
@@ -25,11 +25,10 @@ def write_logs_as_json() -> None:
 
 
 class WorkerTelemetry(NamedTuple):
-    """The followers of a worker, and the addresses on which it serves metrics and its health."""
+    """The followers of a worker, and what it serves where: its metrics, its health."""
 
     followers: tuple[Follower, ...]
-    metrics: tuple[str, int] | None = None
-    health: tuple[str, int] | None = None
+    served: tuple[tuple[str, tuple[str, int]], ...] = ()
     untraced: bool = False
 
     @classmethod
@@ -40,16 +39,13 @@ class WorkerTelemetry(NamedTuple):
         from beforehand import telemetry  # noqa: PLC0415 - each follower needs an extra
         from beforehand.telemetry.metrics_server import host_and_port  # noqa: PLC0415 - most workers serve nothing
 
-        followers: tuple[Follower, ...] = ()
-        untraced = False
-        if trace:
-            from beforehand.telemetry.opentelemetry import has_sdk  # noqa: PLC0415 - as above
+        followers: tuple[Follower, ...] = () if metrics is None else (telemetry.Prometheus(),)
+        served = tuple((what, host_and_port(at)) for what, at in (("Metrics", metrics), ("Health", health)) if at)
+        if not trace:
+            return cls(followers, served)
+        from beforehand.telemetry.opentelemetry import has_sdk  # noqa: PLC0415 - as above
 
-            followers, untraced = (telemetry.OpenTelemetry(),), not has_sdk()
-        if metrics is not None:
-            followers = (*followers, telemetry.Prometheus())
-        at = [None if address is None else host_and_port(address) for address in (metrics, health)]
-        return cls(followers, *at, untraced=untraced)
+        return cls((telemetry.OpenTelemetry(), *followers), served, untraced=not has_sdk())
 
     @asynccontextmanager
     async def serving(self, call: CommandCall, app: Beforehand) -> AsyncGenerator[None]:
@@ -60,15 +56,16 @@ class WorkerTelemetry(NamedTuple):
                 " Next: opentelemetry-instrument beforehand worker ..., or configure it where the agents are defined",
             )
         async with AsyncExitStack() as servers:
-            if self.metrics is not None:
-                await servers.enter_async_context(self._serving_metrics(call, app, self.metrics))
-            if self.health is not None:
-                await servers.enter_async_context(_serving(call, "Health", self.health, health_pages(app)))
+            for what, where in self.served:
+                from beforehand.telemetry.metrics_server import serving  # noqa: PLC0415 - most workers serve nothing
+
+                pages = health_pages(app) if what == "Health" else self._metrics_page(app)
+                port = await servers.enter_async_context(serving(where, pages))
+                host = f"[{where[0]}]" if ":" in where[0] else where[0]
+                call.screen.note((f"{what}: {' '.join(f'http://{host}:{port}{path}' for path in pages)}", "dim"))
             yield
 
-    def _serving_metrics(
-        self, call: CommandCall, app: Beforehand, where: tuple[str, int]
-    ) -> AbstractAsyncContextManager[None]:
+    def _metrics_page(self, app: Beforehand) -> dict[str, Page]:
         from beforehand.telemetry.prometheus import Prometheus  # noqa: PLC0415 - needs an extra
 
         measured = next(one for one in self.followers if isinstance(one, Prometheus))
@@ -76,30 +73,18 @@ class WorkerTelemetry(NamedTuple):
         async def metrics() -> tuple[str, bytes]:
             return "200 OK", await measured.scrape(app.engine)
 
-        return _serving(call, "Metrics", where, {"/metrics": metrics})
+        return {"/metrics": metrics}
 
 
-def health_pages(app: Beforehand) -> Mapping[str, Page]:
+def health_pages(app: Beforehand) -> dict[str, Page]:
     """`/healthz`: the event loop answers. `/readyz`: also, no house-keeping fails, and the worker is not ending."""
+    engine = app.engine
 
     async def healthz() -> tuple[str, bytes]:
         return "200 OK", b"ok\n"
 
     async def readyz() -> tuple[str, bytes]:
-        engine = app.engine
         causes = ["the worker is ending"] if engine.isolation.closed else engine.housekeeping.failing()
         return ("503 Service Unavailable", "\n".join([*causes, ""]).encode()) if causes else ("200 OK", b"ready\n")
 
     return {"/healthz": healthz, "/readyz": readyz}
-
-
-@asynccontextmanager
-async def _serving(
-    call: CommandCall, what: str, where: tuple[str, int], pages: Mapping[str, Page]
-) -> AsyncGenerator[None]:
-    from beforehand.telemetry.metrics_server import serving  # noqa: PLC0415 - most workers serve nothing
-
-    async with serving(where, pages) as port:
-        host = f"[{where[0]}]" if ":" in where[0] else where[0]
-        call.screen.note((f"{what}: {' '.join(f'http://{host}:{port}{path}' for path in pages)}", "dim"))
-        yield

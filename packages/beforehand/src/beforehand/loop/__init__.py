@@ -17,7 +17,7 @@ from beforehand.loop.openai import OpenAIChat
 from beforehand.loop.planner import ModelPlanner
 from beforehand.loop.route import Route
 from beforehand.loop.route_table import RouteModel
-from beforehand.observation import Usage
+from beforehand.model.usage import Usage
 
 __all__ = [
     "AnthropicMessages",
