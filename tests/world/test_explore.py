@@ -88,6 +88,34 @@ def story(world: World, explored, given: str = "ann", **how) -> str:
     return " ".join(str(told.value).split())
 
 
+class Remembering(Forgetful):
+    """A fake that forgets what happened, and not under which keys."""
+
+    known: set[str] = set()
+
+    def send(self, key: str) -> None:
+        self.lines += [] if key in self.known else ["sent"]
+        self.known.add(key)
+
+
+def test_a_fake_that_keeps_its_keys_is_named_and_not_the_agent(world: World):
+    fake = Remembering()
+
+    @tool(idempotency=Key.forever())
+    async def post(to: str) -> None:
+        fake.send(current_operation().key)
+
+    @agent(run_id="post-{to}", tools=[post])
+    async def poster(run: Run, to: str) -> None:
+        await post(to)
+
+    world.use(fake)
+    told = story(world, poster)
+    assert "nothing was explored: a second run without any crash does not do" in told
+    assert "reset() has to forget keys, too" in told
+    assert "journaled" not in told
+
+
 # --- pairs --------------------------------------------------------------------------------------------------------
 
 

@@ -170,7 +170,7 @@ class Authenticator:
         """Decide and record whether it is permitted anywhere: for a list, from which each line is judged."""
         if not may_somewhere(principal, permission):
             await self.note_refused(principal, permission, "", "nowhere")
-            raise NotAllowed(f"{principal.name} lacks the permission {permission!r}", next_step="ask an admin for a role")
+            raise NotAllowed(f"{principal.name} lacks the permission {permission!r}", next_step="ask an admin for it")
         await self.log.note_hourly(_access(principal, permission, ""), self.now_ms)
 
     # --- inside ----------------------------------------------------------------------------------------------

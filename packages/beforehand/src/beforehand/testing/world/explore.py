@@ -52,7 +52,7 @@ Perform = Callable[[Sequence[int]], Performed]
 def search(perform: Perform, contracts: Contracts, rules: Rules) -> Exploration:
     """Crash at every boundary; then, if requested and nothing was found, at pairs of them.
 
-    Raises `AssertionError` if the run fails by itself: its crashes could show nothing.
+    Raises `AssertionError` if the run fails by itself, or does less when repeated: its crashes could show nothing.
     """
     calm = perform(())
     if why := _hopeless(calm.end, rules):
@@ -60,6 +60,8 @@ def search(perform: Perform, contracts: Contracts, rules: Rules) -> Exploration:
     judging = _Judge(contracts, calm, rules)
     count = len(calm.end.boundaries)
     resumed = [_resumed(judging, perform, number) for number in range(1, count + 1)]
+    if judging.findings and (why := _remembered(calm, perform(()))):
+        raise AssertionError(wrapped(f"nothing was explored: {why}", title=TITLE))
     pairs = [(first, then) for first, left in enumerate(resumed, 1) for then in range(1, left + 1)]
     wanted = pairs if rules.crashes > 1 else pairs[:0]
     for first, then in (tried := _spread(wanted, 0 if judging.findings else rules.most_pairs)):
@@ -76,6 +78,14 @@ def _hopeless(end: StageEnded, rules: Rules) -> str:
     if end.unknown and not rules.allow_unknown:
         return f"{end.unknown} is left unknown: {end.asks or end.reason}"
     return ""
+
+
+def _remembered(calm: Performed, again: Performed) -> str:
+    """Why a second run without a crash does less than the first: a system outside still knows the keys of the first."""
+    less = _left_over(calm.effects, again.effects)
+    if not less or _left_over(again.effects, calm.effects):
+        return ""
+    return f"a second run without any crash does not do {less[0].words!r} again: reset() has to forget keys, too"
 
 
 def _resumed(judging: _Judge, perform: Perform, number: int) -> int:
@@ -183,7 +193,10 @@ def _why(contracts: Contracts, name: str) -> str:
     """The clause that the contract lacks to survive a crash here."""
     tool = contracts.tools.get(name)
     if tool is None:
-        return "no tool's record covers it: made outside tools, or not deduped by the system that counts it"
+        return (
+            "no tool's record covers it: made outside tools, or not deduped by the system that counts it;"
+            " where a Natural() tool may repeat it, effects() has to list end states"
+        )
     contract = tool.contract
     lacks = [
         *(["takes no key"] if contract.key is None else []),
