@@ -12,6 +12,7 @@ import msgspec
 
 from beforehand.errors import UsageError
 from beforehand.model.secret import Secret
+from beforehand.people.policy.policy_files import parse_yaml
 from beforehand_console.notify.apprise import Apprise
 from beforehand_console.notify.channel import Channel, hidden
 from beforehand_console.notify.chats import Slack, Teams
@@ -70,7 +71,7 @@ def load_reach(path: Path) -> Reach:
     import yaml  # noqa: PLC0415 - an app that is given channels reads no file
 
     try:
-        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found: Any = parse_yaml(path.read_text(encoding="utf-8"))
         file = msgspec.convert(found, _File)
         channels = tuple(_channel(one, file.smtp) for one in file.channels)
         link_key = hidden(Secret(file.link_key_env), "link-key") if file.link_key_env else None
@@ -146,7 +147,7 @@ def _span(text: str, default: timedelta | None) -> timedelta | None:
         return default
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise UsageError(f"{text!r} is not a duration", next_step="write 30s, 15m, 4h or 1d")
+        raise UsageError(f"{text[:40]!r} is not a duration", next_step="write 30s, 15m, 4h or 1d")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 

@@ -53,7 +53,7 @@ class WrongCounter(msgspec.Struct, frozen=True):
 
 def take(history: RunHistory, record: r.Record, charges: list[Charge]) -> None:
     """Add a record to the history of its run, and its charges to those of the run."""
-    if history.shared is not None or getattr(record, "shared", ()) or isinstance(record, r.ChildStarted):
+    if history.shared is not None or getattr(record, "shared", False) or isinstance(record, r.ChildStarted):
         charges += history.charges((record,))
     history.add(record)
     if isinstance(record, r.CommandApplied) and record.command == "fork":

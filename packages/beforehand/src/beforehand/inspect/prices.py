@@ -211,12 +211,12 @@ def _decimal(given: object, where: str, faults: list[str]) -> Decimal:
     try:
         amount = Decimal(written)
     except InvalidOperation:
-        faults.append(f"{where}: {given!r} is not a number")
+        faults.append(f"{where}: {repr(given)[:42]} is not a number")
         return Decimal(0)
     if not amount.is_finite() or amount > _HIGHEST:
-        faults.append(f"{where}: {given} is above {_HIGHEST:,}")
+        faults.append(f"{where}: {written[:40]} is above {_HIGHEST:,}")
     elif amount < 0:
-        faults.append(f"{where}: {given} is below zero")
+        faults.append(f"{where}: {written[:40]} is below zero")
     return amount
 
 

@@ -18,4 +18,4 @@ def unknown_fields(fields: Iterable[object], known: Collection[str], where: str)
         if name not in known:
             near = nearest(str(name), known)
             meant = f"did you mean {near}?" if near else f"choose from: {', '.join(known)}"
-            yield f"{where}{name}: unknown field; {meant}"
+            yield f"{where}{str(name)[:40]}: unknown field; {meant}"

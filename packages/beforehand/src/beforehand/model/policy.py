@@ -68,7 +68,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 def _problems(rule: Rule) -> Iterator[str]:
     """Faults of a rule, each beginning with the field at fault."""
     if not rule.name or rule.name == DEFAULT:
-        yield f"name: {rule.name!r} cannot name a rule"
+        yield f"name: {rule.name[:40]!r} cannot name a rule"
     for field in ("rate", "shadow", "busy_rate"):
         share: float | None = getattr(rule, field)
         if share is not None and not 0 <= share <= 1:

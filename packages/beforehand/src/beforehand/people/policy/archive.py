@@ -73,7 +73,7 @@ def _case(path: Path, number: int, given: object) -> PolicyCase:
         facts_of(case.facts, None)
     except (msgspec.ValidationError, UsageError) as error:
         where = cast("dict[str, Any]", given).get("name", number) if isinstance(given, dict) else number
-        raise UsageError(f"{path}: case {where!r}: {error}", next_step=_HINT) from error
+        raise UsageError(f"{path}: case {repr(where)[:42]}: {error}", next_step=_HINT) from error
     return case
 
 

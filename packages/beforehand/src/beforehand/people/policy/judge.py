@@ -142,7 +142,7 @@ async def threshold_positions(journal: Journal) -> dict[str, ThresholdPosition]:
 def faults_of(policy: Policy) -> Iterator[str]:
     """The faults of a policy: each text names the rule and the field."""
     for rule in policy.rules:
-        where = f"rule {rule.name!r}"
+        where = f"rule {rule.name[:40]!r}"
         if (
             problem := _condition(rule.when, (*VARIABLES, THRESHOLD))
             or _no_threshold(policy, rule)

@@ -22,6 +22,8 @@ from beforehand.people.policy.judge import PolicyError, PolicyJudge, faults_of
 from beforehand.policies import Require, written_duration
 
 _CHOICES: Final = {"then": get_args(Word), "default": get_args(Word), "on_expiry": get_args(OnExpiry)}
+_QUOTED: Final = 42
+"""How many characters of a value a fault shows."""
 _FIELD: Final = re.compile(r"(?P<why>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 
 
@@ -76,18 +78,51 @@ def read_policy(path: Path) -> Policy:
 
 
 @cache
-def _unique_keys() -> Any:
-    """PyYAML's safe loader, which refuses a key that is there twice: the first of two limits would be lost."""
+def _loader() -> Any:
+    """PyYAML's safe loader with bounds. It refuses a key that is there twice: the first of two limits would be lost."""
     import yaml  # noqa: PLC0415 - only a policy or a declaration in a file needs it
 
-    class UniqueKeys(yaml.SafeLoader):
+    class Loader(yaml.SafeLoader):
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = Counter(key.value for key, _ in node.value if isinstance(key.value, str) and key.value != "<<")
             if (twice := next((key for key, number in keys.items() if number > 1), None)) is not None:
-                raise yaml.constructor.ConstructorError(None, None, f"{twice!r} is there twice", node.start_mark)
+                self.refuse(node, f"{twice[:40]!r} is there twice")
+            if any(len(key) > _LONGEST_KEY for key in keys):
+                self.refuse(node, f"a key has more than {_LONGEST_KEY} characters")
             return super().construct_mapping(node, deep=deep)
 
-    return UniqueKeys
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > _MOST_MERGED:  # merges of merges multiply
+                self.refuse(node, f"a mapping has more than {_MOST_MERGED} keys")
+
+        def construct_yaml_int(self, node: Any) -> int:
+            if len(node.value) > _LONGEST_NUMBER:
+                self.refuse(node, f"a number has more than {_LONGEST_NUMBER} characters")
+            return super().construct_yaml_int(node)
+
+        def refuse(self, node: Any, why: str) -> None:
+            raise yaml.constructor.ConstructorError(None, None, why, node.start_mark)
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
+    return Loader
+
+
+_LONGEST_KEY: Final = 200
+_LONGEST_NUMBER: Final = 40
+_MOST_MERGED: Final = 10_000
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text. Raises `yaml.YAMLError`, for one that no person wrote as well."""
+    import yaml  # noqa: PLC0415 - as above
+
+    try:
+        return yaml.load(text, _loader())  # noqa: S506 - it is a safe loader
+    except RecursionError as error:
+        raise yaml.YAMLError("it is nested too deeply") from error
+    except ValueError as error:  # a date that does not exist
+        raise yaml.YAMLError(str(error)) from error
 
 
 def read_yaml(path: Path, kind: str = "a policy file") -> object:
@@ -95,12 +130,11 @@ def read_yaml(path: Path, kind: str = "a policy file") -> object:
     import yaml  # noqa: PLC0415 - as above
 
     try:
-        found: object = yaml.load(path.read_text(encoding="utf-8"), _unique_keys())  # noqa: S506 - it is a safe loader
+        return parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", next_step=f"name {kind}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise PolicyError(str(path), (f"it is not YAML: {' '.join(str(error).split())}",)) from error
-    return found
+        raise PolicyError(str(path), (f"it is not YAML: {' '.join(str(error).split())[:400]}",)) from error
 
 
 def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
@@ -112,7 +146,7 @@ def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
             faults.append(f"rule {number}: {_kind(one)}, and a rule is a mapping with name, when and then")
             continue
         fields = cast("dict[str, Any]", one)
-        where = f"rule {fields.get('name', number)!r}: "
+        where = f"rule {repr(fields.get('name', number))[:_QUOTED]}: "
         before = len(faults)
         faults.extend(unknown_fields(fields, Rule.__struct_fields__, where))
         faults.extend(f"{where}{name}: it is missing" for name in ("name", "when", "then") if name not in fields)
@@ -146,7 +180,7 @@ def _span(given: object, where: str, faults: list[str]) -> timedelta:
     """A duration such as 30m, 4h or 2d."""
     found = written_duration(given) if isinstance(given, str) else None
     if found is None:
-        faults.append(f"{where}: {given!r} is not a duration; write 30m, 4h or 2d")
+        faults.append(f"{where}: {repr(given)[:_QUOTED]} is not a duration; write 30m, 4h or 2d")
         return timedelta(seconds=1)  # it is refused; what is judged after it should not stumble over this
     return found
 
@@ -170,4 +204,4 @@ def _kind(value: object) -> str:
         case None:
             return "nothing"
         case _:
-            return repr(value)
+            return repr(value)[:_QUOTED]
