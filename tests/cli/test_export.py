@@ -10,6 +10,7 @@ from beforehand.cli.apps import load_agent
 from beforehand.errors import ReplayDiverged, UsageError
 from beforehand.testing import replay_fixture
 from tests.cli.lab import DESK, Lab
+from tests.cli.terminal import Terminal
 from tests.cli.test_history import CHANGES
 
 
@@ -157,3 +158,25 @@ def test_unknown_runs_and_places(beforehand: Lab, fixture: Path):
     assert "run ticket-9 is not in this journal" in beforehand("export", "ticket-9").err
     said = beforehand("export", "ticket-1", "-o", "no/such/place.json")
     assert (said.status, "cannot be written" in said.err) == (2, True)
+
+
+DRAWS = """
+from beforehand import Run, agent
+
+@agent(run_id="draws-{text}")
+async def desk(run: Run, text: str) -> str:
+    return "\\x9b2J\\x1b[2J\\u202eok"
+"""
+
+
+def test_a_terminal_is_shown_escapes_and_a_file_what_is_stored(beforehand: Lab):
+    beforehand.write("draws.py", DRAWS)
+    assert beforehand("run", "draws.py:desk", '"x"').status == 0
+    with Terminal(beforehand, "export", "draws-x") as terminal:
+        terminal.see("\\u009b2J\\u001b[2J\\u202eok")
+        assert terminal.end() == 0
+    assert not set(terminal.drawn) & set("\x9b\x1b\u202e")
+    text = beforehand("export", "draws-x").out
+    assert "\x9b2J" in text
+    beforehand.write("run.json", text)
+    assert replay_fixture(load_agent("draws.py:desk"), "run.json").agrees
