@@ -5,6 +5,7 @@ import secrets
 import pytest
 
 from beforehand.errors import UsageError
+from beforehand.model.addresses import is_loopback
 from beforehand_console.auth.csrf import RequestOrigin, refusal
 from beforehand_console.auth.proxy import TrustedProxy
 from beforehand_console.auth.site import (
@@ -12,7 +13,6 @@ from beforehand_console.auth.site import (
     checked_bind,
     cookie_name,
     ended_cookie,
-    is_loopback,
     local_path,
     loopback,
     presented,

@@ -21,8 +21,9 @@ from beforehand.engine.engine import Engine
 from beforehand.errors import SignInRefused, UsageError
 from beforehand.installation import CONSOLE, extra_command
 from beforehand.journal.port import Post
+from beforehand.model.addresses import is_loopback
 from beforehand_console.auth.authenticator import Authenticator, NewSession
-from beforehand_console.auth.site import cookie_for, is_loopback, local_path, presented
+from beforehand_console.auth.site import cookie_for, local_path, presented
 
 BACK: Final = "/sign-in/provider/back"
 AWAY_MS: Final = 10 * 60_000

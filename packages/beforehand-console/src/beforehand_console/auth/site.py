@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from beforehand.errors import UsageError
+from beforehand.model.addresses import is_loopback
 from beforehand_console.auth.sessions import LASTS_MS
 
 _OWN_PORT: Final = {"http": 80, "https": 443}  # browsers leave it out of `Host` and `Origin`
@@ -72,16 +72,6 @@ def checked_bind(host: str, *, accounts: int, encrypted: bool) -> None:
             f"passwords and sessions would cross the network in clear, so it does not listen on {host}",
             next_step="give a certificate, put a trusted proxy with TLS in front, or listen on 127.0.0.1",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine can reach a server there. A name other than localhost is not looked up."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 # --- cookies ---------------------------------------------------------------------------------------------------------

@@ -16,11 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from beforehand import Beforehand
 from beforehand.control.service import ControlService
 from beforehand.errors import UsageError
+from beforehand.model.addresses import is_loopback
 from beforehand.webhooks.connections import PER_PEER, ConnectionLimits, server_config, tls_context
 from beforehand_console.auth.authenticator import Authenticator
 from beforehand_console.auth.oidc import OidcClient, Provider
 from beforehand_console.auth.proxy import TrustedProxy
-from beforehand_console.auth.site import Site, checked_bind, is_loopback, loopback
+from beforehand_console.auth.site import Site, checked_bind, loopback
 from beforehand_console.web.app import web
 from beforehand_console.web.sign_in import BootstrapLink, OidcRoutes
 

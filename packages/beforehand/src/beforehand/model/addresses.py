@@ -32,6 +32,7 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
         "240.0.0.0/4",  # reserved, with the broadcast address
         "2001::/23",  # protocol assignments: ORCHID, benchmarks and more
         "2001:db8::/32",  # documentation
+        "2620:4f:8000::/48",  # sinks of DNS queries for private addresses
         "3fff::/20",  # documentation
     )
 )
@@ -39,6 +40,18 @@ GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 """The rest of IPv6 is loopback, local (fc00::/7, fe80::/10, 64:ff9b:1::/48), multicast or not assigned."""
 TEREDO: Final = ipaddress.IPv6Network("2001::/32")
 NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+ISATAP: Final = 0x5EFE
+"""The end of an address that leads to the IPv4 address behind it, with or without the bit `0x2000000`."""
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach a server there. A name other than localhost is not looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def is_public(address: str) -> bool:
@@ -59,6 +72,6 @@ def _inside(found: ipaddress.IPv6Address) -> tuple[ipaddress.IPv4Address, ...]:
 
 
 def _is_public(found: Address) -> bool:
-    if found.version == 6 and found not in GLOBAL_UNICAST:
+    if found.version == 6 and (found not in GLOBAL_UNICAST or (int(found) >> 32) & 0xFDFFFFFF == ISATAP):
         return False
     return not any(found in network for network in SPECIAL)
