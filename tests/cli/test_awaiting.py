@@ -225,6 +225,16 @@ def test_a_server_with_a_certificate_that_cannot_be_used_does_not_start(beforeha
         assert "the certificate missing.pem cannot be used" in " ".join(said.err.split())
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "hooks.example.com"])
+def test_deliveries_in_clear_are_not_taken_from_other_machines(beforehand: Lab, host: str):
+    beforehand.environment["BANK"] = "whsec_" + base64.b64encode(os.urandom(24)).decode()
+    waiting(beforehand, "7")
+    said = beforehand("serve-hooks", "--sender", "bank=BANK:any", "--host", host)
+    assert said.status == 2
+    assert "deliveries would cross the network in clear" in " ".join(said.err.split())
+    assert "--cert FILE" in said.err
+
+
 def test_a_story_names_the_sender_of_an_answer(beforehand: Lab):
     waiting(beforehand, "7")
 

@@ -194,7 +194,7 @@ def test_the_alert_rules_raise_what_they_should_and_nothing_else():
     [
         ("nowhere", "'nowhere' is not HOST:PORT"),
         pytest.param("127.0.0.1:1x", "is not HOST:PORT", marks=pytest.mark.deep),
-        ("192.0.2.1:9", "cannot be served on"),
+        ("192.0.2.1:9", "would cross the network in clear"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_named(place: Path, where: str, said: str):

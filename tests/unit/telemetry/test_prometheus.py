@@ -212,11 +212,18 @@ def test_an_address_that_is_none_is_refused(text: str):
 
 
 def test_an_address_may_leave_out_the_host():
-    assert [host_and_port(one) for one in ("9464", "0.0.0.0:0", "[::1]:80")] == [
+    assert [host_and_port(one) for one in ("9464", "127.0.0.2:0", "[::1]:80")] == [
         ("127.0.0.1", 9464),
-        ("0.0.0.0", 0),
+        ("127.0.0.2", 0),
         ("::1", 80),
     ]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.5", "metrics.example.com"])
+def test_metrics_are_not_served_to_other_machines(host: str):
+    with pytest.raises(UsageError, match="would cross the network in clear") as refused:
+        host_and_port(f"{host}:9464")
+    assert "serve them on 127.0.0.1" in refused.value.next_step
 
 
 async def asked(port: int, request: bytes) -> bytes:
@@ -245,7 +252,7 @@ def test_the_server_gives_one_page_and_refuses_the_rest(monkeypatch: pytest.Monk
             with pytest.raises(UsageError, match="/metrics cannot be served on"):
                 async with serving(("127.0.0.1", port), PAGES):
                     pass
-            given = await asked(port, b"GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+            given = await asked(port, b"GET /metrics?x=1 HTTP/1.1\r\nHost: [::1]:9464\r\n\r\n")
             assert given.startswith(b"HTTP/1.1 200 OK\r\n")
             assert given.endswith(b"\r\n\r\nbeforehand_runs 1\n")
             assert (await asked(port, b"HEAD /metrics HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\n")
@@ -254,6 +261,10 @@ def test_the_server_gives_one_page_and_refuses_the_rest(monkeypatch: pytest.Monk
                 (b"GET /metricsx HTTP/1.1\r\n\r\n", b"404"),
                 (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
                 (b"\r\n\r\n", b"404"),
+                (b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"200"),
+                (b"GET /metrics HTTP/1.1\r\nHost: localhost:9464\r\n\r\n", b"200"),
+                (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"421"),
+                (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nhost: evil.example:80\r\n\r\n", b"421"),
                 (b"x" * 20_000, b"400"),
                 (b"GET /metrics", b""),  # and never the rest: the connection ends
             ):

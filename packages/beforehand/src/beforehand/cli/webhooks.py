@@ -17,6 +17,7 @@ from beforehand.errors import UsageError
 from beforehand.inspect.reader import waits_of
 from beforehand.inspect.text import count, safe
 from beforehand.installation import extra_command
+from beforehand.model.addresses import is_loopback
 from beforehand.model.ids import operation_id, split_operation_id
 from beforehand.model.records import NOTHING, Raw
 from beforehand.model.shell import to_type
@@ -268,6 +269,11 @@ async def serve_hooks(
     from beforehand.webhooks.incoming import Hooks  # noqa: PLC0415 - only this command needs them
 
     senders = [_sender(one) for one in spelled]
+    if not files["cert"] and not is_loopback(host):
+        raise UsageError(
+            f"deliveries would cross the network in clear, so it does not listen on {host or 'every address'}",
+            next_step="give a certificate: --cert FILE; or listen on 127.0.0.1, behind a proxy with TLS",
+        )
     tls = tls_context(files["cert"], files["key"]) if files["cert"] else None
     async with call.serving() as service:
         app = Hooks(service, senders)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
 from beforehand.errors import UsageError
+from beforehand.model.addresses import is_loopback
 
 LARGEST: Final = 8192
 """The most bytes that a request may have."""
@@ -15,6 +17,7 @@ PATIENCE_S: Final = 5.0
 """How long a client may take for its request, and to receive the page."""
 CONNECTIONS: Final = 16
 """How many clients are answered at once; further ones are closed."""
+_HOST: Final = re.compile(rb"^host:[ \t]*(\[[^\]\r]*\]|[^:\r]*)", re.IGNORECASE | re.MULTILINE)
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of the pages."""
 
@@ -23,11 +26,17 @@ Page = Callable[[], Awaitable[tuple[str, bytes]]]
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, or `PORT` of this machine alone. Raises `UsageError`."""
+    """`HOST:PORT`, or `PORT`, of this machine alone. Raises `UsageError`."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host else "127.0.0.1"
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise UsageError(f"{text!r} is not HOST:PORT", next_step="write it as 127.0.0.1:9464, or 9464")
+    if not is_loopback(host):
+        raise UsageError(
+            f"metrics would cross the network in clear and without a sign-in, so they are not served on {host}",
+            known="nothing was driven",
+            next_step="serve them on 127.0.0.1, to a collector on this machine or a proxy with TLS and a sign-in",
+        )
     return host, int(port)
 
 
@@ -75,6 +84,8 @@ async def _answer(reader: asyncio.StreamReader, pages: Mapping[str, Page]) -> by
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.LimitOverrunError, asyncio.IncompleteReadError):
         return _response("400 Bad Request", b"not a request\n")
+    if not all(is_loopback(host.decode("latin-1")) for host in _HOST.findall(head)):
+        return _response("421 Misdirected Request", b"the metrics are those of this machine\n")  # a page elsewhere asks
     method, _, rest = head.partition(b" ")
     page = pages.get(rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1"))
     if page is None:
