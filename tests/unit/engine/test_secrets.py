@@ -13,6 +13,7 @@ import pytest
 from beforehand import Happened, Key, Operation, Run, Secret, agent, current_operation, tool
 from beforehand.engine.masking import REMEMBERED, Masks
 from beforehand.errors import Ambiguous, BeforehandError, NotSent, Rejected, ReplayDiverged, ResultLost, RunSuspended
+from beforehand.model.contract import Effect
 from beforehand.people.items import items
 from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
@@ -42,6 +43,45 @@ async def test_a_secret_is_resolved_where_it_is_sent_and_never_stored(lab: Lab, 
     assert lab.sent == [value]
     assert value.encode() not in lab.everything()
     assert b"payments-key" in lab.everything()
+
+
+@pytest.mark.parametrize("effect", ["write", "read"])
+@virtual
+async def test_the_names_of_reported_facts_are_masked(lab: Lab, monkeypatch: pytest.MonkeyPatch, effect: Effect):
+    monkeypatch.setenv("PAYMENTS_KEY", value := secrets.token_hex(8))
+
+    @tool(effect=effect)
+    async def charge(key: Secret) -> str:
+        current_operation().report(f"stock of {key.reveal()}", key.reveal())
+        return "ok"
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> dict[str, object]:
+        await charge(Secret("payments-key"))
+        return run.facts.values()
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == {"stock of [masked]": "[masked]"}
+    assert value.encode() not in lab.everything()
+
+
+@virtual
+async def test_the_names_of_pending_parts_are_masked(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PAYMENTS_KEY", value := secrets.token_hex(8))
+
+    @tool
+    async def charge(key: Secret) -> str:
+        current_operation().pending(f"mail to {key.reveal()}", within=timedelta(hours=2))
+        return "ok"
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        await charge(Secret("payments-key"))
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match=r"mail to \[masked\]"):
+            await app.run(desk, "ann")
+    assert value.encode() not in lab.everything()
 
 
 @virtual

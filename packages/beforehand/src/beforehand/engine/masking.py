@@ -79,9 +79,11 @@ class Masks:
         if not self._learned:
             return end
         own = self._own(arguments, redacted)
-        facts = tuple(r.Reported(fact.name, self.json(fact.value, own)) for fact in end.facts)
+        replace = msgspec.structs.replace
+        facts = tuple(r.Reported(self.text(fact.name), self.json(fact.value, own)) for fact in end.facts)
+        pending = tuple(replace(part, name=self.text(part.name)) for part in end.pending)
         why, code, result = self.text(end.why), self.text(end.code), self.json(end.result, own)
-        return msgspec.structs.replace(end, why=why, code=code, result=result, facts=facts)
+        return replace(end, why=why, code=code, result=result, facts=facts, pending=pending)
 
     def own(self, value: r.Raw, arguments: Mapping[str, Any] | None, redacted: frozenset[str]) -> r.Raw:
         """The JSON value without secrets and without the redacted arguments of its own call."""
