@@ -261,6 +261,24 @@ def test_what_belongs_to_the_log_is_bound_to_it(pristine: Pristine, script: str)
     assert pristine.checked().broken != []
 
 
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("update meta set value = 'zz' where name = 'secret'", "has a secret that is not a hexadecimal number"),
+        *((f"delete from meta where name = '{name}'", f"lacks '{name}'") for name in ("secret", "namespace", "trust")),
+    ],
+)
+@pytest.mark.parametrize("command", [["verify"], ["ps"], ["doctor", "--rebuild"]])
+def test_a_damaged_identity_is_a_clear_error(pristine: Pristine, script: str, says: str, command: list[str]):
+    pristine.restore()
+    with editing(pristine.file) as database:
+        database.execute(script)
+    said = CliRunner().invoke(main, [*command, "--journal", str(pristine.file)])
+    assert said.exit_code == 1
+    assert f"is damaged: its table meta {says}" in " ".join(said.output.split())
+    assert "restore a backup" in said.output
+
+
 def test_many_changes_at_once_are_found(pristine: Pristine, seed: int):
     chance = random.Random(seed)
     changes: list[Callable[[str, int], str]] = [

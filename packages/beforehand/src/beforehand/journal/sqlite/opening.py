@@ -85,7 +85,7 @@ def open_files(settings: FileSettings) -> Connections:
     path = settings.path
     is_new = _create_private(path)
     former_name.check_journal(application_of(path), path)  # before SQLite opens it, which may write
-    writer = settings.parts.connect(path, False)
+    writer, reader = settings.parts.connect(path, False), None
     try:
         # First of all: another process may be opening, closing or reading the file just now.
         writer.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
@@ -102,11 +102,13 @@ def open_files(settings: FileSettings) -> Connections:
             writer.rows("pragma synchronous = full")
             _grow_log(writer, path)
         reader = settings.parts.connect(path, True)
+        reader.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
+        identity = read_identity(reader, settings, _notices(reader, wal=wal))
     except BaseException:
         writer.close()
+        if reader is not None:
+            reader.close()
         raise
-    reader.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
-    identity = read_identity(reader, settings, _notices(reader, wal=wal))
     return Connections(writer, reader, identity, wal, path.stat().st_ino)
 
 
@@ -128,22 +130,24 @@ def check_place(settings: FileSettings) -> None:
 
 
 def read_identity(reader: Database, settings: FileSettings, notices: tuple[str, ...]) -> Identity:
-    """The identity of the journal, and whether its anchor agrees."""
+    """The identity of the journal, and whether its anchor agrees. Raises `JournalError` where its table is damaged."""
     meta = {str(name): str(value) for name, value in reader.rows("select name, value from meta")}
-    found = measure(reader, settings, meta["incarnation"], end_of(reader))
+    try:
+        secret, namespace, incarnation = bytes.fromhex(meta["secret"]), meta["namespace"], meta["incarnation"]
+        marked, doubt = meta["trust"], meta["reason"]
+    except (KeyError, ValueError) as error:
+        lost = f"lacks {error}" if isinstance(error, KeyError) else "has a secret that is not a hexadecimal number"
+        raise JournalError(
+            f"{settings.path} is damaged: its table meta {lost}",
+            next_step="keep a copy of the file as it is, and restore a backup",
+        ) from error
+    found = measure(reader, settings, incarnation, end_of(reader))
     kept = anchor.load(settings.anchor)
     reason = anchor.doubt(kept, found, tails_at(reader, kept) if kept else anchor.LogEnds())
     trust: Trust = "distrustful"
     if not reason:
-        trust, reason = ("doubtful", meta["reason"]) if meta["trust"] == "doubtful" else ("trusted", "")
-    return Identity(
-        namespace=meta["namespace"],
-        secret=bytes.fromhex(meta["secret"]),
-        incarnation=meta["incarnation"],
-        trust=trust,
-        reason=reason,
-        notices=notices,
-    )
+        trust, reason = ("doubtful", doubt) if marked == "doubtful" else ("trusted", "")
+    return Identity(namespace, secret, incarnation, trust, reason, notices)
 
 
 def measure(
