@@ -298,6 +298,26 @@ def test_a_journal_that_was_put_back_lets_nobody_in_until_it_is_confirmed():
 # --- what they may, on record ----------------------------------------------------------------------------------------
 
 
+def test_refusals_of_an_account_do_not_fill_the_ledger():
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        for session in range(3):  # whatever is asked for, in however many sessions
+            ben = (await authenticator.sign_in("ben", password, HERE)).principal
+            for number in range(20):
+                scope = PermissionScope(f"r-{session}-{number}/restock#1", "restock")
+                with pytest.raises(NotAllowed):
+                    await authenticator.require(ben, "answer", scope, proposers=())
+                with pytest.raises(NotAllowed):
+                    await authenticator.require_somewhere(ben, "tune")
+        refused = [one.access for one in await authenticator.log.read("ben") if not one.access.allowed]
+        assert [(one.deed, one.about) for one in refused] == [("answer", "r-0-0/restock#1"), ("tune", "")]
+        house.now.pass_by(seconds=3600)
+        with pytest.raises(NotAllowed):
+            await authenticator.require_somewhere(ben, "tune")
+        assert len([one for one in await authenticator.log.read("ben") if not one.access.allowed]) == 3
+
+    inside(told)
+
+
 def test_each_decision_is_on_record_before_anything_is_done():
     async def told(house: House, authenticator: Authenticator, password: str) -> None:
         ben = (await authenticator.sign_in("ben", password, HERE)).principal
@@ -317,13 +337,17 @@ def test_each_decision_is_on_record_before_anything_is_done():
             ("sign in", True, ""),
             ("answer", True, "r-1/refund#1"),
             ("answer", False, "r-1/refund#1"),
-            ("answer", False, "r-1/restock#1"),
             ("tune", False, ""),
             ("look", True, ""),
         ]
         assert {one.access.session for one in await authenticator.log.read("ben")} == {ben.session}
         house.now.pass_by(seconds=3600)
         await authenticator.require(ben, "look", item)
-        assert len(await authenticator.log.read("ben")) == 7, "looking is recorded once an hour"
+        with pytest.raises(NotAllowed):
+            await authenticator.require(ben, "answer", PermissionScope("r-1/restock#1", "restock"), proposers=())
+        noted = [(one.access.deed, one.access.about) for one in await authenticator.log.read("ben")]
+        assert noted[5:] == [("look", ""), ("answer", "r-1/restock#1")], (
+            "looking and refusals are recorded once an hour"
+        )
 
     inside(told)

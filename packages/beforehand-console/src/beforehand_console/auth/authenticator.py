@@ -195,8 +195,9 @@ class Authenticator:
         return NewSession(secret, principal)
 
     async def note_refused(self, principal: Principal, permission: Permission, item: str, why: str) -> None:
-        """Record an access that was refused."""
-        await self.log.note(msgspec.structs.replace(_access(principal, permission, item), allowed=False, why=why))
+        """Record an access that was refused: the first of an hour for the account and the permission."""
+        refused = msgspec.structs.replace(_access(principal, permission, item), allowed=False, why=why)
+        await self.log.note_hourly(refused, self.now_ms)
 
 
 def _access(principal: Principal, permission: str, about: str) -> Access:

@@ -35,9 +35,9 @@ from beforehand_console.cli.tokens import token
 async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None:
     """Show the audit log of all, of NAME, or of strangers (-).
 
-    Each answer, command and sign-in is recorded before it is performed, allowed or refused.
-    Reading, and strangers that are refused, are recorded once an hour for each session or
-    address. Commands typed on this machine need no sign-in and are not in this log.
+    Each answer, command and sign-in is recorded before it is performed. Reading is recorded
+    once an hour for each session, and what is refused for each account and permission, or
+    for each address of a stranger. Commands typed on this machine need no sign-in and are not in this log.
     """
     async with call.reader() as reader:
         found = [one for one in await AccessLog(reader.journal).read(name) if not (refused and one.access.allowed)]

@@ -42,8 +42,8 @@ class Noted(msgspec.Struct, frozen=True):
 class AccessLog:
     """The access log of one journal.
 
-    Uses of a permission are recorded one by one. Frequent events are recorded once an hour, for each session and kind:
-    reading, and refusals to strangers. So the log is complete, and outsiders cannot fill the disk.
+    Uses of a permission are recorded one by one. Frequent events are recorded once an hour: reading for each session,
+    refusals for each account and permission, or address and reason. So no one who is refused can fill the disk.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -58,8 +58,10 @@ class AccessLog:
 
     async def note_hourly(self, access: Access, now_ms: int) -> None:
         """Record it, unless an equal entry exists already for this hour."""
-        who = access.session or network(access.address)
-        like = (access.deed, str(access.allowed), access.why, who, str(now_ms // HOUR_MS))
+        why, who = access.why, access.session or network(access.address)
+        if access.who and not access.allowed:  # the texts vary with what was asked for, and sessions are many
+            why, who = "", ""
+        like = (access.deed, str(access.allowed), why, who, str(now_ms // HOUR_MS))
         place = (_stream(access), "/".join(like))
         if place in self._noted:
             return
