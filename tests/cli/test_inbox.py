@@ -77,7 +77,7 @@ def test_a_title_is_read_wherever_the_call_is_shown(beforehand: Lab):
         "1 approval",
     ], "no command approves arguments that are not shown beside it"
     assert 'arguments   {"cents":9000,"customer":"9"}' in beforehand("inbox", "--item", name).out
-    assert f"{title}: a person is asked: may it be sent?" in beforehand("show", "refund-9").words
+    assert f"{title}: may it be sent?" in beforehand("show", "refund-9").words
     for command in (("inbox", "--item", name), ("why", name), ("show", "refund-9")):
         assert title in beforehand(*command).words, command
     beforehand("answer", name, "yes", "--by", "bea", *beforehand.seen(name))

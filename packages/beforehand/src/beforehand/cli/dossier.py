@@ -51,7 +51,7 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
         sure = "" if thought.confidence is None else f" (confidence {thought.confidence:g})"
         calls = "" if thought.said.startswith("→ ") else ":"
         yield "saw", short(thought.seen, _TEXT)
-        yield "model", short(f"{thought.function}{sure}{calls} {thought.said} {thought.why}", _TEXT)
+        yield "said", short(f"{thought.function}{sure}{calls} {thought.said} {thought.why}", _TEXT)
     yield from _labelled("last", found.last)
     yield from _labelled("against", found.contradicted)
     yield from _labelled("relied on", found.relied)

@@ -155,8 +155,10 @@ def detail(run: ListedRun, now_ms: int) -> str:
         return run.undriven.why
     if run.status not in {"queued", "suspended", "stopped"}:
         return ""
-    reason = run.reason.removeprefix(f"{run.run}/")
-    timed = run.due_ms is not None and not any(wait.kind in PEOPLE for wait in run.waits)
+    reason, asked = run.reason.removeprefix(f"{run.run}/"), [wait for wait in run.waits if wait.kind in PEOPLE]
+    if len(asked) == 1 and asked[0].kind == "approval":  # its question names the call
+        reason = reason.removeprefix(f"{asked[0].step}: ")
+    timed = run.due_ms is not None and not asked
     return f"due {ago(run.due_ms or 0, now_ms)}: {reason}" if timed else reason
 
 

@@ -23,6 +23,7 @@ from beforehand.journal.host import wall_ms
 from beforehand.model.shell import to_type
 from beforehand.model.stop_reasons import after_stop
 from beforehand.model.waits import answers_with, brings
+from beforehand.model.wording import arguments_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -126,7 +127,7 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.line((found.operation, "bold"), f"  {found.phase}")
     if found.title:
         screen.line(f"  {safe(found.title)}")
-    screen.line(f"  {found.tool} {bytes(found.arguments).decode()}")
+    screen.line(f"  {safe(found.tool)}({safe(arguments_text(bytes(found.arguments)))})")
     screen.line((f"  key {found.key}", "dim"))
     for label, raw in (("relied on", found.relied_on), ("expected as evidence", found.expected)):
         if raw is not None:
@@ -282,7 +283,7 @@ def _with_arguments(entry: TimelineEntry, room: int) -> str:
     result, left = safe(entry.text), room - len(took)
     if entry.arguments is None or entry.kind not in {"write", "read"}:
         return short(result, left) + took
-    call = safe(entry.title or bytes(entry.arguments).decode("utf-8", "replace"))
+    call = safe(entry.title or arguments_text(bytes(entry.arguments)))
     least = left // 3 if entry.title else left * 2 // 3  # a title is read first, and its result after it
     result = short(result, max(least, left - len(call) - 3))
     return f"{short(call, left - len(result) - 3)} → {result}{took}"

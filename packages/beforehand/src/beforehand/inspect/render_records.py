@@ -81,7 +81,7 @@ def _known(operation: OperationState) -> str:
         case "unknown" | "gated":
             title = operation.intent.title
             reason = operation.reason.removeprefix(f"{title}: " if title else "")  # the title stands before this
-            return f"a person is asked: {reason or operation.phase}"
+            return reason if operation.wants_approval else f"a person is asked: {reason or operation.phase}"
         case "failed" | "cancelled":
             code = f" [{operation.settlement.code}]" if operation.settlement.code else ""
             return f"{operation.phase}: {operation.reason}{code}"
