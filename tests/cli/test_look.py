@@ -105,7 +105,7 @@ def test_show_has_a_line_for_each_effect_and_what_happened_below(asking: Lab):
     assert any(line.startswith("✓  rule#1") for line in lines)
     assert any(line.startswith("why") and line.endswith("within policy") for line in lines)
     assert any(line.startswith("model") and "confidence 0.9" in line for line in lines)
-    assert any(re.fullmatch(r'✓  stock#1 +sku=mug → 7', line) for line in lines)
+    assert any(re.fullmatch(r"✓  stock#1 +sku=mug → 7", line) for line in lines)
     assert any(re.fullmatch(r'✓  refund#1 +cents=500, order="1" → "r-1"  [\d.]+ m?s', line) for line in lines)
     assert any(line.startswith("?  restock#1") and "a person is asked" in line for line in lines)
     assert any(line.startswith("attempt 1") and "may have landed: TimeoutError: no answer" in line for line in lines)

@@ -109,7 +109,8 @@ def _plain(value: bytes) -> Any:
 
 def _values_in(part: str) -> list[Any]:
     """The whole values in the last part of a JSON text; what it begins in the middle of is left out."""
-    decoder, values, place, failed = json.JSONDecoder(), [], part.find("{"), 0
+    values: list[Any] = []
+    decoder, place, failed = json.JSONDecoder(), part.find("{"), 0
     while place >= 0 and failed < _TRIES:
         try:
             value, place = decoder.raw_decode(part, place)
@@ -127,7 +128,7 @@ def _spoken(value: Any, speaker: str, *, known: bool) -> Iterator[tuple[str, str
             if value.strip():
                 yield speaker, value.replace("→", "->")  # the arrow is ours: no text looks like a call
         case list():
-            for one in value:
+            for one in cast("list[object]", value):
                 yield from _spoken(one, speaker, known=known)
         case dict():
             yield from _in_object(cast("dict[str, Any]", value), speaker, known=known)
