@@ -20,11 +20,11 @@ def raw(value: object) -> r.Raw:
 
 
 def said(value: object, function: str = "model") -> str:
-    return said_text(function, raw(value), 2000)
+    return said_text(raw(value), function, 2000)
 
 
 def seen(value: object, function: str = "model") -> str:
-    return seen_text(function, raw(value), 2000)
+    return seen_text(raw(value), function, 2000)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_value_of_agent_code_is_shown_with_all_its_fields():
     assert said(["a", 5, None], "rule") == "a\n5"
     assert said(None, "rule") == "null"
     assert said({"odd": 1}) == "odd=1"
-    assert said_text("model", r.Raw(b"{cut"), 100) == "{cut"
+    assert said_text(r.Raw(b"{cut"), "model", 100) == "{cut"
     assert seen([[{"text": "hi", "customer": "9"}, "why"], {"lang": "de"}], "rule") == (
         'text=hi, customer="9"\nwhy\nlang=de'
     )
@@ -81,7 +81,7 @@ def asked(count: int) -> bytes:
 
 
 def test_a_conversation_is_read_as_messages():
-    assert seen_text("model", asked(4), 2000).splitlines() == [
+    assert seen_text(asked(4), "model", 2000).splitlines() == [
         "instructions: You pay.",
         "user: Pay INV-13",
         "model → invoice_of(invoice=INV-13)",
@@ -90,7 +90,7 @@ def test_a_conversation_is_read_as_messages():
         "today failed: no calendar",
     ]
     assert (
-        seen_text("model", asked(4), 60) == "(4 earlier messages)\ninvoice_of: 103847 cents\ntoday failed: no calendar"
+        seen_text(asked(4), "model", 60) == "(4 earlier messages)\ninvoice_of: 103847 cents\ntoday failed: no calendar"
     )
 
 
@@ -103,7 +103,7 @@ def part(count: int, before: int) -> r.DecisionRecorded:
 
 def test_of_a_recorded_part_the_new_messages_are_read_and_the_whole_is_made_again():
     record, whole = part(4, 1), WholeInput()
-    assert seen_text("model", record.seen, 2000).splitlines() == [
+    assert seen_text(record.seen, "model", 2000).splitlines() == [
         "invoice_of: 103847 cents",
         "today failed: no calendar",
     ], "without the answer of the model that is told before it"

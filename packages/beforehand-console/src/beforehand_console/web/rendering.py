@@ -22,10 +22,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from beforehand.inspect.model_text import said_text, seen_text
 from beforehand.inspect.text import collapsed, cut, without_commands
 from beforehand.model import names
 from beforehand.model.waits import after_deadline
-from beforehand_console.web.values import arguments, pretty, said, seen, written
+from beforehand_console.web.values import arguments, pretty, written
 
 # Not drawn, or not what they look like: other, separators but the plain blank, and letters without ink.
 _OTHER: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
@@ -146,7 +147,7 @@ class Templates:
         filters: dict[str, Callable[..., Any]] = {
             "visible": visible, "pretty": pretty, "iso": iso, "clock": clock, "ago": ago, "span": span,
             "urgency": urgency, "written": written, "after_deadline": after_deadline, "reported": without_commands,
-            "said": said, "seen": seen,
+            "said": said_text, "seen": seen_text,
         }  # fmt: skip
         known: dict[str, Any] = {"asset": assets.address, "arguments": arguments}
         for name, function in filters.items():

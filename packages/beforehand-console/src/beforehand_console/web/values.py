@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from beforehand.inspect.comparison import Change
-from beforehand.inspect.model_text import said_text, seen_text
 from beforehand.inspect.text import LONGEST, cut
 from beforehand.model.records import NOTHING, Raw
 
@@ -68,16 +67,6 @@ def whole(raw: Raw) -> bytes:
 def pretty(raw: Raw | bytes) -> str:
     """JSON over several lines; its texts and numbers stay as they are stored."""
     return msgspec.json.format(bytes(raw), indent=2).decode("utf-8", "replace")
-
-
-def seen(raw: Raw, function: str) -> str:
-    """What a decision by this function was shown, as messages."""
-    return seen_text(function, raw, LONGEST)
-
-
-def said(raw: Raw, function: str) -> str:
-    """What it answered, as texts and calls."""
-    return said_text(function, raw, LONGEST)
 
 
 def written(value: object) -> str:

@@ -93,7 +93,7 @@ def _show_step(screen: Screen, step: ComparedStep, found: RunComparison) -> None
 def _change_texts(step: ComparedStep, change: Change) -> tuple[str, str]:
     if step.kind != "decision" or change.before is UNSET or change.now is UNSET:
         return change_texts(change)
-    return seen_text(step.name, change.before, _SHOWN), seen_text(step.name, change.now, _SHOWN)
+    return seen_text(change.before, step.name, _SHOWN), seen_text(change.now, step.name, _SHOWN)
 
 
 def _outcome(step: ComparedStep, found: StepOutcome | None) -> str:
@@ -101,7 +101,7 @@ def _outcome(step: ComparedStep, found: StepOutcome | None) -> str:
         return ""
     text = found.text if found.result is None else bytes(found.result).decode()
     if found.result is not None and step.kind == "decision":
-        text = said_text(step.name, found.result, _SHOWN)
+        text = said_text(found.result, step.name, _SHOWN)
     return text if text.startswith(found.status) else f"{found.status} {text}".rstrip()
 
 

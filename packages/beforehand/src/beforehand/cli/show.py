@@ -17,7 +17,7 @@ from beforehand.inspect.model_text import said_text, seen_text
 from beforehand.inspect.reader import waits_of
 from beforehand.inspect.render_records import plain_input, stored
 from beforehand.inspect.run_state import StateAt, state_at
-from beforehand.inspect.text import LONGEST, count, duration, moment, safe, short
+from beforehand.inspect.text import count, duration, moment, safe, short
 from beforehand.inspect.timeline import Timeline, TimelineEntry, TimelineNote, timeline
 from beforehand.journal.host import wall_ms
 from beforehand.model.shell import to_type
@@ -353,11 +353,11 @@ def _show_in_full(screen: Screen, entry: TimelineEntry) -> None:
 
 
 def _in_full(entry: TimelineEntry) -> Iterator[tuple[str, str]]:
-    """What it was given and what it gave, of a model's decision as messages."""
+    """Its input and its result: of a model's decision as messages, of others as recorded."""
     decided = entry.kind == "decision"
     if entry.arguments is not None:
         text = bytes(entry.arguments).decode("utf-8", "replace")
-        yield ("saw", seen_text(entry.name, entry.arguments, LONGEST)) if decided else ("arguments", text)
+        yield ("saw", seen_text(entry.arguments, entry.name)) if decided else ("arguments", text)
     if entry.result is not None:
         text = bytes(entry.result).decode("utf-8", "replace")
-        yield ("said", said_text(entry.name, entry.result, LONGEST)) if decided else ("result", text)
+        yield ("said", said_text(entry.result, entry.name)) if decided else ("result", text)

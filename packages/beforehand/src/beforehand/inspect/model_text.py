@@ -1,4 +1,4 @@
-"""What a model saw and said, as people read it: messages as text, and calls as `model → pay(invoice=INV-13, cents=5)`.
+"""Decisions of models as people read them: messages as text, and calls as `model → pay(invoice=INV-13, cents=5)`.
 
 A decision records its input and its answer as JSON, and of a conversation that grows only the part that is new. The
 ready loop and the adapters of frameworks record different shapes: the names below are those in which they keep texts,
@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from beforehand.inspect.text import cut, marked
+from beforehand.inspect.text import LONGEST, cut, marked
 from beforehand.model import records as r
 from beforehand.model.wording import arguments_text, call_text
 
@@ -38,13 +38,13 @@ _SPEAKERS: Final = {
 }  # fmt: skip
 
 
-def said_text(function: str, result: r.Raw, limit: int) -> str:
+def said_text(result: r.Raw, function: str, limit: int = LONGEST) -> str:
     """The answer of a decision by this function: its texts, and behind an arrow each call that a model chose."""
     texts = [text for _, text in _spoken(_plain(bytes(result)), "", known=function in _FUNCTIONS)]
     return cut("\n".join(texts) if texts else bytes(result).decode("utf-8", "replace"), limit)
 
 
-def seen_text(function: str, seen: r.Raw | bytes, limit: int) -> str:
+def seen_text(seen: r.Raw | bytes, function: str, limit: int = LONGEST) -> str:
     """The input of a decision by this function, a message to a paragraph. Of a long one the last messages are shown.
 
     Of a recorded part (see `WholeInput`) only the new messages are shown, without the model's own answer before them.

@@ -333,7 +333,7 @@ class _TimelineBuilder:
         entry = self._entry(record.step, record.at, "decision")
         entry.name, entry.status, entry.result = record.function, record.status, record.result
         entry.mark = "ok" if record.status == "succeeded" else "failed"
-        entry.text = said_text(record.function, record.result, SHORT) if record.status == "succeeded" else record.reason
+        entry.text = said_text(record.result, record.function, SHORT) if record.status == "succeeded" else record.reason
         entry.arguments = None if record.seen == r.NOTHING else record.seen
         entry.notes.extend(TimelineNote(record.at, label, text) for label, text in decision_notes(record))
 

@@ -354,8 +354,8 @@ def _thoughts(before: Sequence[r.Record]) -> tuple[PriorDecision, ...]:
         PriorDecision(
             one.step,
             one.function,
-            seen_text(one.function, seen or one.seen, SEEN),
-            said_text(one.function, one.result, SEEN) if one.status == "succeeded" else one.reason,
+            seen_text(seen or one.seen, one.function, SEEN),
+            said_text(one.result, one.function, SEEN) if one.status == "succeeded" else one.reason,
             one.why,
             one.confidence,
             one.at,
