@@ -113,3 +113,86 @@ def test_where_nothing_can_be_undone_it_says_so_and_keeps_the_status(beforehand:
         assert known in said.err
         assert beforehand("undo", f"mail-{to}", "--dry-run").status == 0
     assert {one["status"] for one in beforehand("ps", "--json").json["runs"]} == {"completed"}
+
+
+FAMILY = """
+from beforehand import Operation, Run, agent, tool
+
+@tool
+def book(what: str) -> str:
+    return what
+
+@book.compensate
+@tool
+def cancel(operation: Operation[str], what: str) -> None:
+    if what == "lost":
+        raise TimeoutError("no answer")
+
+@tool
+def mail(to: str) -> str:
+    return to
+
+@agent(tools=[book, mail])
+async def part(run: Run, what: str) -> str:
+    booked = await book(what)
+    if what == "mailed":
+        await mail(what)
+    if what == "asked":
+        await run.ask("Go on?")
+    return booked
+
+@agent(run_id="trip-{what}")
+async def trip(run: Run, what: str) -> str:
+    child = await run.start(part, what, when_parent_ends="continue")
+    return what if what == "asked" else await run.join(child)
+"""
+
+
+@pytest.fixture
+def families(beforehand: Lab) -> Lab:
+    beforehand.write("trips.py", FAMILY)
+    beforehand.write("pyproject.toml", '[tool.beforehand]\nagents = ["trips.py:trip", "trips.py:part"]\n')
+    for what in ("plain", "mailed", "asked", "lost"):
+        assert beforehand("submit", "trips.py:trip", json.dumps(what)).status == 0
+    assert beforehand("worker", "--once").status in {0, 3}
+    return beforehand
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "lines"),
+    [
+        ("plain", 0, ["  undone    trip-plain~part.1/book#1", "trip-plain is undone, with 1 run below it."]),
+        ("asked", 0, ["  undone    trip-asked~part.1/book#1", "trip-asked is undone, with 1 run below it."]),
+        (
+            "mailed",
+            1,
+            [
+                "  stands    trip-mailed~part.1/mail#1",
+                "  undone    trip-mailed~part.1/book#1",
+                "trip-mailed is not undone, with 1 run below it: 1 effect stands.",
+            ],
+        ),
+    ],
+)
+def test_the_effects_of_the_runs_below_are_undone_and_named(families: Lab, what: str, status: int, lines: list[str]):
+    dry = families("undo", f"trip-{what}", "--dry-run")
+    assert f"trip-{what}~part.1/book#1" in dry.out
+    assert (f"trip-{what}~part.1 is under way: it is cancelled first" in dry.out) == (what == "asked")
+    for _ in range(2):
+        said = families("undo", f"trip-{what}", "--by", "eve")
+        assert (said.status, said.lines) == (status, lines)
+    states = {one["run"]: one["status"] for one in families("ps", "--children", "--json").json["runs"]}
+    assert states[f"trip-{what}~part.1"] == ("completed" if what == "mailed" else "undone")
+
+
+def test_a_person_is_asked_about_a_compensation_of_a_run_below_and_the_command_waits(families: Lab):
+    said = families("undo", "trip-lost", "--by", "eve")
+    assert (said.status, said.lines[0]) == (3, "  asked     trip-lost~part.1/book#1")
+    assert said.lines[-1] == "Next: beforehand undo trip-lost"
+    item = "trip-lost~part.1/book#1/undo"
+    assert item in [one["item"] for one in families("inbox", "--json").json]
+    assert families("answer", item, "happened", "--by", "eve", "--evidence", "seen").status == 0
+    assert families("undo", "trip-lost").lines == [
+        "  undone    trip-lost~part.1/book#1",
+        "trip-lost is undone, with 1 run below it.",
+    ]

@@ -1,6 +1,6 @@
 """A trip starts two child runs and joins them, in processes that die while they do."""
 
-from beforehand import Beforehand, Key, Run, agent, tool
+from beforehand import Beforehand, Key, Operation, Run, agent, tool
 from beforehand.engine.recovery import Recovery
 from beforehand.errors import BeforehandError, RunSuspended
 from tests.crash.desks import note_once, serve_desk
@@ -10,6 +10,12 @@ from tests.crash.desks import note_once, serve_desk
 async def book(what: str) -> str:
     note_once(what)
     return what
+
+
+@book.compensate
+@tool(idempotency=Key.forever())
+async def give_back(operation: Operation[str], what: str) -> None:
+    note_once(f"{what} given back")
 
 
 @agent(tools=[book])
@@ -51,6 +57,8 @@ async def act(app: Beforehand, what: str) -> object:
             case ["cancel", name]:
                 await app.service.cancel(f"trip-{name}", by="bea")
                 await work(app)
+            case ["undo", name]:
+                await app.undo(f"trip-{name}", by="bea")
             case _:
                 pass
         return {row.run: f"{row.status} {row.reason}" for row in await app.engine.journal.runs()}

@@ -1,4 +1,4 @@
-"""A run and its children, whose processes are killed at every boundary of start, join and cancellation.
+"""A run and its children, whose processes are killed at every boundary of start, join, cancellation and undo.
 
 The witness is a file outside the processes: each effect happened once, and none after a cancellation.
 """
@@ -72,6 +72,25 @@ def test_a_kill_at_every_boundary_of_a_cancellation_leaves_no_child_behind(fresh
         assert all(state.startswith("stopped cancelled") for state in found.values()), found
         assert len(found) == 3
         assert case.happened() == []
+    assert between > 0
+
+
+@pytest.mark.deeper
+def test_a_kill_at_every_boundary_of_an_undo_forgets_no_child_and_compensates_once(fresh: Callable[[], Case]):
+    def made() -> Case:
+        case = fresh()
+        assert case.says("run ann") == "ann car, ann room"
+        return case
+
+    between = 0
+    for case in killed_at(made, "undo ann"):
+        ordered = any(isinstance(one, r.CommandApplied) and one.command == "undo" for one in case.records("trip-ann"))
+        between += ordered and any("completed" in state for state in case.says("list").values())
+        # Where the order is on record, a worker brings it to the children; a person need not repeat it.
+        found = case.says("work" if ordered else "undo ann")
+        assert all(state == "undone undone by bea" for state in found.values()), found
+        assert len(found) == 3
+        assert sorted(case.happened()) == ["ann car", "ann car given back", "ann room", "ann room given back"]
     assert between > 0
 
 

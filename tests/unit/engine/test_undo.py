@@ -1,6 +1,7 @@
 """Undoing a run: without a slot of its queue, with a word for each effect, and with the runs below it."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 
 from beforehand import Key, Natural, Operation, Run, RunSuspended, agent, current_operation, tool
 from beforehand.errors import RunStopped
+from beforehand.model import records as r
 from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_crashes import DiesAt
 
 ONE = {"desk": QueueLimits(concurrency=1)}
 STEADY = Key.forever(stores="all")
@@ -156,3 +159,200 @@ async def test_an_undo_keeps_the_limits_of_its_tools(lab: Lab):
         assert lab.sent[2:] == ["refund bob"]
         await lab.pass_time(minutes=61)
         assert lab.sent[2:] == ["refund bob", "refund ann"]
+
+
+# --- the runs below a run --------------------------------------------------------------------------------------------
+
+
+class Tree:
+    """A trip whose parts are child runs; each books once, and so does the trip. `wait` and `mail` go further."""
+
+    def __init__(self, lab: Lab, **starts: Any) -> None:
+        self.lab, self.keys = lab, dict[str, str]()
+        self.starts = starts
+
+        @tool(idempotency=STEADY)
+        async def book(what: str) -> str:
+            return self.sent(f"book {what}")
+
+        @book.compensate(restores=True)
+        @tool(idempotency=STEADY)
+        async def cancel(operation: Operation[str], what: str) -> str:
+            return self.sent(f"cancel {what}")
+
+        @agent(tools=[book])
+        async def part(run: Run, what: str) -> str:
+            booked = await book(what)
+            if what == "deep":
+                await run.join(await run.start(part, "below"))
+            if what == "waits":
+                await run.ask("Go on?")
+                await book("never")
+            return booked
+
+        @agent(run_id="trip-{parts}", tools=[book])
+        async def trip(run: Run, parts: str) -> str:
+            for what in parts.split("+"):
+                child = await run.start(part, what, **self.starts)
+                if what != "waits":
+                    await run.join(child)
+            await book("trip")
+            if "waits" in parts:
+                raise ValueError("no")
+            return "done"
+
+        self.agents = trip, part
+        self.trip = trip
+
+    def sent(self, what: str) -> str:
+        """The effect of one key, once: the outside system honors it."""
+        key = current_operation().key
+        if key not in self.keys:
+            self.keys[key] = what
+            self.lab.sent.append(what)
+        return what
+
+
+async def statuses(app: Any) -> dict[str, str]:
+    return {row.run: row.status for row in await app.service.runs()}
+
+
+@virtual
+async def test_an_undo_covers_the_runs_below(lab: Lab):
+    tree = Tree(lab)
+    async with lab.app(*tree.agents, recover=True) as app:
+        await app.run(tree.trip, "air+deep")
+        assert lab.sent == ["book air", "book deep", "book below", "book trip"]
+    async with lab.app(*tree.agents) as app:  # nothing else drives the runs
+        undone = await app.undo("trip-air+deep", by="eve", why="withdrawn")
+        assert list(states(undone).values()) == ["undone"] * 4
+        assert [name.removeprefix("trip-air+deep") for name in undone.below] == ["~part.1", "~part.2", "~part.2~part.1"]
+        assert set((await statuses(app)).values()) == {"undone"}
+        assert lab.sent[4:] == ["cancel trip", "cancel air", "cancel deep", "cancel below"]
+        assert await app.undo("trip-air+deep", by="eve") == undone
+    assert len(lab.sent) == 8
+    (told,) = [one for one in lab.of("trip-air+deep~part.1", r.CommandApplied) if one.command == "undo"]
+    assert (told.by, told.note) == ("eve", "the run trip-air+deep that started it is undone: withdrawn")
+
+
+async def failed_beside_a_waiting_part(lab: Lab, tree: Tree) -> str:
+    """The trip has failed, and its part has booked and asks a person."""
+    async with lab.app(*tree.agents, recover=True, queues=DeclaredLimits(ONE)) as app:
+        failing = asyncio.ensure_future(app.run(tree.trip, "waits"))
+        await lab.pass_time(seconds=60)
+        with pytest.raises(ValueError, match="no"):
+            await failing
+        assert sorted(lab.sent) == ["book trip", "book waits"]
+        assert await statuses(app) == {"trip-waits": "stopped", "trip-waits~part.1": "suspended"}
+    return "trip-waits"
+
+
+@pytest.mark.parametrize("queue", [None, "desk"])
+@virtual
+async def test_a_run_below_that_is_under_way_is_cancelled_first_without_a_slot(lab: Lab, queue: str | None):
+    tree = Tree(lab, **({} if queue is None else {"queue": queue}))
+    top = await failed_beside_a_waiting_part(lab, tree)
+    async with lab.app(*tree.agents, queues=DeclaredLimits({"desk": QueueLimits(concurrency=1)})) as app:
+        undone = await app.undo(top, by="eve")
+        assert states(undone) == {f"{top}/book#1": "undone", f"{top}~part.1/book#1": "undone"}
+        assert set((await statuses(app)).values()) == {"undone"}
+    assert sorted(lab.sent[2:]) == ["cancel trip", "cancel waits"]
+    ends = [type(one) for one in lab.records(f"{top}~part.1") if isinstance(one, (r.RunStoppedRecord, r.RunUndone))]
+    assert ends == [r.RunStoppedRecord, r.RunUndone]
+
+
+@virtual
+async def test_a_run_below_that_another_process_drives_is_cancelled_and_undone_there(lab: Lab):
+    tree = Tree(lab)
+    top = await failed_beside_a_waiting_part(lab, tree)
+    async with lab.app(*tree.agents, recover=True) as other:
+        driving = asyncio.ensure_future(other.resume(f"{top}~part.1"))
+        await lab.pass_time(seconds=1)
+        async with lab.app(*tree.agents) as app:
+            undone = await app.undo(top, by="eve")
+        assert set(states(undone).values()) == {"undone"}
+        await asyncio.gather(driving, return_exceptions=True)
+        assert set((await statuses(other)).values()) == {"undone"}
+    assert sorted(lab.sent[2:]) == ["cancel trip", "cancel waits"]
+
+
+@virtual
+async def test_a_run_below_whose_code_is_elsewhere_waits_and_is_named(lab: Lab):
+    tree = Tree(lab)
+    async with lab.app(*tree.agents, recover=True) as app:
+        await app.run(tree.trip, "air")
+    async with lab.app(tree.trip) as app:
+        undone = await app.undo("trip-air", by="eve")
+        assert states(undone) == {"trip-air/book#1": "undone", "trip-air~part.1/book#1": "waits"}
+        assert undone.waits == "run trip-air~part.1 waits for a process with the code of the agent part"
+    async with lab.app(*tree.agents, recover=True) as app:
+        await lab.pass_time(seconds=60)
+        assert set((await statuses(app)).values()) == {"undone"}
+
+
+class Counts:
+    """Counts how often each crash point is reached."""
+
+    def __init__(self) -> None:
+        self.points = Counter[str]()
+
+    def reached(self, point: str) -> None:
+        self.points[point] += 1
+
+
+async def undo_in(lab: Lab, tree: Tree, top: str, crash: Any) -> None:
+    """Undo the tree in a process that may die."""
+    app = lab.make(*tree.agents, crash=crash)
+    process = crash.process = lab.processes[-1]
+    await app.open()
+    undoing = asyncio.ensure_future(app.undo(top, by="eve"))
+    waits = {undoing, crash.over} if isinstance(crash, DiesAt) else {undoing}
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    if process.dead:
+        await lab.bury(app, process)
+        await asyncio.gather(undoing, return_exceptions=True)
+    else:
+        await undoing
+        await app.aclose()
+
+
+async def ready(lab: Lab, name: str) -> tuple[Tree, str]:
+    tree = Tree(lab)
+    if name == "waits":
+        return tree, await failed_beside_a_waiting_part(lab, tree)
+    async with lab.app(*tree.agents, recover=True) as app:
+        await app.run(tree.trip, name)
+    return tree, f"trip-{name}"
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["undone again", "left to a worker"])
+@pytest.mark.parametrize("name", ["air+deep", "waits"])
+def test_whatever_dies_when_each_effect_of_the_tree_is_compensated_once(name: str, again: bool):
+    points, expected = Counter[str](), list[str]()
+
+    @virtual
+    async def undisturbed(lab: Lab) -> None:
+        tree, top = await ready(lab, name)
+        counts = Counts()
+        await undo_in(lab, tree, top, counts)
+        points.update(counts.points)
+        expected.extend(sorted(lab.sent))
+
+    @virtual
+    async def dies(lab: Lab, point: str, number: int) -> None:
+        tree, top = await ready(lab, name)
+        await undo_in(lab, tree, top, DiesAt(point, number))
+        async with lab.app(*tree.agents, recover=not again) as app:
+            if again:
+                await app.undo(top, by="eve")
+            elif not (await app.service.history(top)).undo_state:
+                return  # it died before the undo was on record
+            await lab.pass_time(minutes=5)
+            assert set((await statuses(app)).values()) == {"undone"}, (point, number)
+        assert sorted(lab.sent) == expected, (point, number)
+
+    undisturbed()
+    assert len(points) >= 5
+    for point, times in sorted(points.items()):
+        for number in range(1, times + 1):
+            dies(point=point, number=number)

@@ -23,13 +23,15 @@ from beforehand.agent.submission import Submission
 from beforehand.agent.tool import Tool
 from beforehand.cli.config import journal_option, located
 from beforehand.control.code_location import note_code, stop_if_loading
+from beforehand.control.command_ack import wait_until_applied
 from beforehand.control.housekeeping import HousekeepingTasks
 from beforehand.control.input_checks import check
 from beforehand.control.queues import LimitsSource, Submitted, declarations_of, declare_limits, submit
 from beforehand.control.schedules import Scheduler, declare_schedules
 from beforehand.control.service import ControlService
-from beforehand.control.undo import EffectAfterUndo, effects_after
+from beforehand.control.undo import Undone, effects_after
 from beforehand.engine.active_run.scopes import outside
+from beforehand.engine.commands import apply_commands
 from beforehand.engine.engine import LOG, Engine
 from beforehand.engine.environment import Environment, checked_loop, gather_bounded, shielded, system_environment
 from beforehand.engine.housekeeping import Loop
@@ -46,6 +48,7 @@ from beforehand.errors import (
     RunQueued,
     RunStopped,
     RunSuspended,
+    UnknownRun,
     UsageError,
 )
 from beforehand.extensions import Notifications, Reachable, notifications_of
@@ -55,7 +58,7 @@ from beforehand.journal.port import Journal, Worker
 from beforehand.model.policy import Policy
 from beforehand.model.shell import lines, to_type
 from beforehand.model.stop_reasons import after_stop
-from beforehand.model.transaction import WHOLE_RUN
+from beforehand.model.transaction import WHOLE_RUN, TransactionState
 from beforehand.model.usage import PriceSource
 from beforehand.model.waits import PEOPLE, answers_with, brings, decode_waits, is_child_wait
 from beforehand.model.webhooks import TOOL as WEBHOOK
@@ -67,6 +70,7 @@ from beforehand.webhooks.notifier import Notifier, Tools
 
 if TYPE_CHECKING:
     from beforehand.inspect.stream import StreamEvent
+    from beforehand.model.run_history import RunHistory
     from beforehand.sync import SyncBeforehand
     from beforehand.telemetry.following import Follower
 
@@ -93,21 +97,6 @@ class RunResult(msgspec.Struct, Generic[T, R], frozen=True):
             return "suspended"
         refused = isinstance(self.error, (UsageError, ParameterMismatch, RunBusy))
         return "refused" if refused else "stopped"
-
-
-class Undone(msgspec.Struct, frozen=True):
-    """The result of undoing a run: the steps that were undone, and those that were not.
-
-    `effects` says the same of each effect, and which of them a person is asked about. If the undo is not finished,
-    `waits` says what it waits for, and `resume` continues it.
-    """
-
-    run: str
-    phase: str
-    undone: tuple[str, ...]
-    still_standing: tuple[str, ...]
-    waits: str = ""
-    effects: tuple[EffectAfterUndo, ...] = ()
 
 
 class RunHandle(Generic[R]):
@@ -407,21 +396,54 @@ class Beforehand:
         return self._result(self._system.get(row.agent) or self.agents[row.agent], conclusion)
 
     async def undo(self, run_id: str, *, by: str, why: str = "") -> Undone:
-        """Undo a finished run: its effects are compensated by operations of their own, the last effect first.
+        """Undo a finished run and the runs below it: each effect is compensated by an operation of its own.
 
+        The last effect of a run is undone first, and runs below it that are under way are cancelled before.
         A second call, for example after a crash, continues the undo and returns the same result. The result lists
         effects that cannot be undone. Raises `UsageError` for a run that has not ended, and an error that stopped the
-        undo.
+        undo of one of the runs, once the others have been undone.
         """
         await self.service.undo(run_id, by=by, why=why)
-        conclusion = await self._conclude(run_id, None, None, reopener=by)  # an earlier try that stopped is continued
-        if conclusion.error is not None:
-            raise conclusion.error
-        history = await self.service.history(run_id)
-        whole = history.boundaries.by_name[WHOLE_RUN]
-        waits = conclusion.reason if conclusion.status == "suspended" else ""
-        effects = tuple(effects_after(history))
-        return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits, effects)
+        tree: list[RunHistory] = []
+        waits, errors = list[str](), list[BaseException]()
+        names = [run_id]
+        for name in names:  # it grows
+            try:
+                history, conclusion = await self._undo_one(name, by)
+            except UnknownRun:  # its parent ended before it was stored
+                continue
+            tree.append(history)
+            names += () if history.children is None else history.children.by_name
+            if conclusion is not None and conclusion.error is not None:
+                errors.append(conclusion.error)
+            elif conclusion is not None and conclusion.status == "suspended":
+                waits.append(conclusion.reason)
+        if errors:
+            raise errors[0]
+        whole = tree[0].boundaries.by_name.get(WHOLE_RUN) or TransactionState(WHOLE_RUN, "aborting")
+        effects = tuple(effect for history in tree for effect in effects_after(history))
+        below = tuple(history.run for history in tree[1:])
+        return Undone(run_id, whole.phase, whole.undone, whole.still_standing, "; ".join(waits), effects, below)
+
+    async def _undo_one(self, run: str, by: str) -> tuple[RunHistory, Conclusion | None]:
+        """Drive the undo of one run as far as it goes; a run that was under way ends first. Raises `UnknownRun`."""
+        row, history = await self.service.row(run), await self.service.history(run)
+        if not history.undo_state:  # the process that ordered it has died, or another one drives the run
+            applied = await apply_commands(self.engine, self.engine.active_runs, run)
+            applied = await wait_until_applied(self.engine, applied)
+            history = await self.service.history(run)
+            if not (history.undo_state or applied.at_once):
+                return history, Conclusion(run, "suspended", f"run {run}: {applied.note}")
+        conclusion: Conclusion | None = None
+        while history.undo_state in {"ordered", "begun"}:
+            if row.agent not in self.agents:
+                missing = f"run {run} waits for a process with the code of the agent {row.agent}"
+                return history, Conclusion(run, "suspended", missing)
+            if conclusion is not None and (conclusion.status == "suspended" or history.undo_state == "begun"):
+                break
+            conclusion = await self._conclude(run, None, None, reopener=by)
+            history = await self.service.history(run)
+        return history, conclusion
 
     async def drive(self, run_id: str) -> Conclusion:
         """Drive an existing run once, and return its conclusion. Workers call it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
@@ -10,7 +11,7 @@ from beforehand.cli.apps import agents_for, app_of
 from beforehand.cli.common import CommandCall, by_option, command
 from beforehand.cli.exit_status import DONE, FAILED, WAITS
 from beforehand.cli.screen import Screen, grid, phrase
-from beforehand.control.undo import Preview, checked_finished, checked_undoable, preview
+from beforehand.control.undo import Preview, checked_finished, checked_undoable, tree_of, tree_preview
 from beforehand.errors import UsageError
 from beforehand.inspect.text import count
 from beforehand.model.ids import split_operation_id
@@ -20,7 +21,10 @@ from beforehand.people.idempotent_answers import decide_transaction_idempotently
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from beforehand.app import Undone
+    from beforehand.cli.apps import AnyAgent
+    from beforehand.control.undo import Undone
+    from beforehand.inspect.reader import JournalReader
+    from beforehand.model.run_history import RunHistory
 
 _CAN: Final = {
     "restore": ("ok", "restored by {by}"),
@@ -77,22 +81,23 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
 async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: str, by: str, **flags: bool) -> int:
-    """Undo the finished RUN: compensate what it did, the last effect first.
+    """Undo the finished RUN and the runs below it: compensate what they did.
 
-    Each compensation is an operation of its own, with its own key and outcome. It
+    The last effect of a run is undone first, and runs below it that are under way are
+    cancelled before. Each compensation is an operation of its own, with its own key and outcome. It
     prints what became of each effect: undone, stands (nothing undoes it), asked (a
     person is asked), or waits. Where an effect stands, the run keeps its status, and
     the exit status is 1.
     """
     async with call.reader() as reader:
-        history = await reader.history(run_id)
-        ordered = not checked_finished(history)
+        tree = await tree_of(reader, run_id)
+        ordered = not checked_finished(tree[0])
         if flags["dry_run"]:
-            _show(call.screen, preview(history))
+            _show(call.screen, tree_preview(tree))
             return 0
         if not ordered:
-            checked_undoable(history)
-        agents = await agents_for(call, reader, run_id, targets)
+            checked_undoable(tree)
+        agents = await _agents_of(call, reader, tree, targets)
     async with app_of(call, agents) as app:
         undone = await app.undo(run_id, by=by, why=why)
     if call.screen.as_json:
@@ -100,6 +105,19 @@ async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: st
     else:
         _tell(call.screen, undone)
     return WAITS if undone.waits else FAILED if _standing(undone) else DONE
+
+
+async def _agents_of(
+    call: CommandCall, reader: JournalReader, tree: list[RunHistory], targets: tuple[str, ...]
+) -> list[AnyAgent]:
+    """The code of all runs of a tree. A run below the top whose code is not found waits for another process."""
+    found = {agent.name: agent for agent in await agents_for(call, reader, tree[0].run, targets)}
+    for history in tree[1:]:
+        started = history.lifecycle.started
+        if started is not None and started.agent not in found:
+            with suppress(UsageError):
+                found |= {agent.name: agent for agent in await agents_for(call, reader, history.run, ())}
+    return list(found.values())
 
 
 def _standing(undone: Undone) -> int:
@@ -111,19 +129,22 @@ def _tell(screen: Screen, undone: Undone) -> None:
     for effect in undone.effects:
         screen.line(f"  {effect.state:8}  {effect.operation}")
     run, left = undone.run, _standing(undone)
+    below = f", with {count(len(undone.below), 'run')} below it" if undone.below else ""
     if undone.waits:
-        screen.line(f"{run} is being undone, and waits: {undone.waits}")
-        screen.next(to_type("resume", run))
+        screen.line(f"{run} is being undone{below}, and waits: {undone.waits}")
+        screen.next(to_type("undo", run))
     elif left:
-        screen.line(f"{run} is not undone: {count(left, 'effect')} {'stands' if left == 1 else 'stand'}.")
+        screen.line(f"{run} is not undone{below}: {count(left, 'effect')} {'stands' if left == 1 else 'stand'}.")
     else:
-        screen.line(f"{run} is undone.")
+        screen.line(f"{run} is undone{below}.")
 
 
 def _show(screen: Screen, found: Preview) -> None:
     if screen.as_json:
         screen.document(found)
         return
+    for run in found.cancels:
+        screen.line(f"{run} is under way: it is cancelled first, and what it has done by then is undone.")
     if not found.effects:
         screen.line(f"{found.run} has no effect left that could be undone.")
         return

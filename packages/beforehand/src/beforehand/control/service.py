@@ -27,7 +27,14 @@ from beforehand.control.budgets import raised_budget
 from beforehand.control.command_sink import CommandSink, DirectSink
 from beforehand.control.input_checks import validated
 from beforehand.control.messages import checked_accepts_message, checked_by, message_from, with_end_noted
-from beforehand.control.undo import call_off_reason, checked_finished, checked_open, checked_parked, checked_undoable
+from beforehand.control.undo import (
+    call_off_reason,
+    checked_finished,
+    checked_open,
+    checked_parked,
+    checked_undoable,
+    tree_of,
+)
 from beforehand.engine.approvals import AnswerContext, came_late
 from beforehand.engine.breaker import ToolPause, pause_post
 from beforehand.engine.commands import Applied, checked_resolution
@@ -324,16 +331,16 @@ class ControlService:
         return await self._apply(run)
 
     async def undo(self, run: str, *, by: str, why: str = "") -> Applied:
-        """Undo a finished run: compensate its effects in reverse order.
+        """Undo a finished run and the runs below it: compensate the effects of each in reverse order.
 
-        Raises `UsageError` for an unfinished run, and `RunError` where nothing of it can be undone: the run keeps its
-        status. Drive the run afterwards, because the compensations are operations of the run. A second command begins
-        nothing.
+        Runs below it that are under way are cancelled first. Raises `UsageError` for an unfinished run, and `RunError`
+        where nothing of them can be undone: they keep their status. Drive the runs afterwards, because the
+        compensations are operations of them. A second command begins nothing.
         """
         history = await self.history(run)
         if not checked_finished(history):
             return Applied(run, at_once=True, note=f"run {run} is undone, or is being undone")
-        checked_undoable(history)
+        checked_undoable(await tree_of(self.reader, run))
         record = r.TransactionAborting(transaction=WHOLE_RUN, reason=why or f"undone by {by}", by=by)
         await self._post(run, Command("undo", by, why, record), "")
         return await self._apply(run)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from beforehand.errors import RunError, UsageError
+from beforehand.errors import RunError, UnknownRun, UsageError
 from beforehand.inspect.render_records import stored
 from beforehand.model.contract import Contract
 from beforehand.model.ids import operation_id
@@ -14,6 +15,9 @@ from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory, members_of
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import WHOLE_RUN, TransactionState
+
+if TYPE_CHECKING:
+    from beforehand.inspect.reader import JournalReader
 
 Can = Literal["restore", "amend", "stands", "unknown"]
 AfterUndo = Literal["undone", "stands", "asked", "waits"]
@@ -35,11 +39,15 @@ class Undoable(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """The effects of undoing a run, in the order of execution."""
+    """The effects of undoing a run and the runs below it, each in the order of execution.
+
+    `cancels` names the runs below it that are under way: they are cancelled first.
+    """
 
     run: str
     status: str
     effects: list[Undoable]
+    cancels: list[str] = []
 
 
 def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
@@ -53,6 +61,24 @@ def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
             continue
         effects.append(_undoable(history.run, operation, contract))
     return Preview(history.run, history.lifecycle.status, effects)
+
+
+async def tree_of(reader: JournalReader, run: str) -> list[RunHistory]:
+    """The run and the stored runs below it, each after the run that started it. Raises `UnknownRun`."""
+    tree = [await reader.history(run)]
+    for history in tree:  # it grows
+        for child in () if history.children is None else history.children.by_name:
+            with suppress(UnknownRun):  # its parent ended before it was stored
+                tree.append(await reader.history(child))
+    return tree
+
+
+def tree_preview(tree: list[RunHistory]) -> Preview:
+    """The effect of undoing a run on the effects of all runs of its tree."""
+    top, *below = tree
+    effects = [effect for history in tree for effect in preview(history).effects]
+    under_way = [one.run for one in below if one.lifecycle.status not in {*ENDED, "undone"}]
+    return Preview(top.run, top.lifecycle.status, effects, under_way)
 
 
 def _undoable(run: str, operation: OperationState, contract: Contract) -> Undoable:
@@ -76,6 +102,22 @@ class EffectAfterUndo(msgspec.Struct, frozen=True):
     tool: str
     state: AfterUndo
     by: str = ""
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """The result of undoing a run: the steps that were undone, and those that were not.
+
+    `effects` says the same of each effect of the run and of the runs `below` it, and which of them a person is asked
+    about. If the undo is not finished, `waits` says what it waits for, and a second call continues it.
+    """
+
+    run: str
+    phase: str
+    undone: tuple[str, ...]
+    still_standing: tuple[str, ...]
+    waits: str = ""
+    effects: tuple[EffectAfterUndo, ...] = ()
+    below: tuple[str, ...] = ()
 
 
 def effects_after(history: RunHistory) -> list[EffectAfterUndo]:
@@ -114,7 +156,7 @@ def contract_of(history: RunHistory, operation: OperationState) -> Contract:
 def checked_finished(history: RunHistory) -> bool:
     """True if undoing this run is still to be ordered. Raises `UsageError` for a run that is under way."""
     run = history.run
-    if WHOLE_RUN in history.boundaries.by_name:
+    if history.undo_state:
         return False
     if history.lifecycle.status not in ENDED:
         raise UsageError(
@@ -124,10 +166,11 @@ def checked_finished(history: RunHistory) -> bool:
     return True
 
 
-def checked_undoable(history: RunHistory) -> None:
-    """Refuse to undo a run of which nothing can be undone: it keeps its status. Raises `RunError`."""
-    run, found = history.run, preview(history).effects
-    if all(one.can == "stands" for one in found):
+def checked_undoable(tree: list[RunHistory]) -> None:
+    """Refuse to undo a tree of runs of which nothing can be undone: they keep their status. Raises `RunError`."""
+    whole = tree_preview(tree)
+    run, found = whole.run, whole.effects
+    if not whole.cancels and all(one.can == "stands" for one in found):
         standing = ", ".join(one.operation for one in found)
         raise RunError(
             f"nothing of run {run} can be undone",

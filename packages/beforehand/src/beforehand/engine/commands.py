@@ -156,8 +156,11 @@ def _about_run(
     before = history.boundaries.by_name.get(record.transaction)
     phase: str = before.phase if before is not None else "new"
     possible = phase in TRANSACTION_TRANSITIONS[type(record)][0]
-    if record.transaction == WHOLE_RUN and before is None:
-        possible, phase = history.lifecycle.status in {"completed", "stopped"}, history.lifecycle.status
+    if record.transaction == WHOLE_RUN and isinstance(record, r.TransactionAborting):
+        lifecycle, phase = history.lifecycle, "being undone" if history.undo_state else history.lifecycle.status
+        possible = lifecycle.status in {"completed", "stopped"} and not history.undo_state
+        if lifecycle.cancelled is not None and not possible and not history.undo_state:
+            return (applied,)  # it begins when the run has ended
     if not possible:
         return (replace(applied, refused=f"{record.transaction or 'the run'} is {phase}"),)
     if isinstance(record, r.TransactionResolved):
@@ -334,7 +337,7 @@ def _after(process: Process, row: RunRow, history: RunHistory, answered: str, *,
 
     A stopped run is due as well if it was `reported` how a call ended: recovery settles that operation.
     """
-    undone, waits = history.undo_state == "begun", row.waits
+    undone, waits = history.undo_state in {"ordered", "begun"}, row.waits
     if row.status not in {"suspended", "running"} and not undone:
         if row.status == "stopped" and history.lifecycle.status == "running":
             return RunChange("running", release=True)

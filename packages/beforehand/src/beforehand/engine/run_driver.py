@@ -203,7 +203,7 @@ async def _drive_claimed(
         agent = agent_of(engine, history, agent)
         if given is not None:
             check_input(history, given.stored, given.digest)
-        if reopener and history.lifecycle.status == "stopped" and history.undo_state != "over":
+        if reopener and history.lifecycle.status == "stopped" and history.undo_state not in {"ordered", "over"}:
             await go_on_after_stop(engine, history, log, reopener)
         if needs_slot(claimed, history):
             raise queued(engine, claimed.row)
@@ -341,7 +341,10 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
     completed = r.RunCompleted(r.Raw(stored), active.history.lifecycle.voices, **active.log.stamp())
     notices = (*await _posts_to_left_children(active), *end_posts(active.history))
     posts = (*active.process.outbox.posts(active.history, "run.completed"), *notices)
-    await active.log.append(completed, change=RunChange("completed", release=True), posts=posts)
+    change = RunChange("completed", release=True)
+    if active.history.lifecycle.undo is not None:
+        change = _unless_undone(active, change)
+    await active.log.append(completed, change=change, posts=posts)
     warn_of_undelivered(active)
     await _bring(active, notices)
     active.process.environment.crash.reached("after_end")
@@ -393,7 +396,7 @@ async def _stopped(
     told = () if children is None or not STOP_REASONS[reason].command else children.to_cancel()
     notices = (*cancel_posts(active.history, told, "", "has ended"), *end_posts(active.history))
     posts = (*active.process.outbox.posts(active.history, "run.stopped", f"{reason}: {record.error}"), *notices)
-    change = stopped_change(record, _agent_of(active), first_reading_due(active))
+    change = _unless_undone(active, stopped_change(record, _agent_of(active), first_reading_due(active)))
     commanded = await _release_stopped(active, change, record, posts)
     warn_of_undelivered(active)
     await _bring(active, notices)
@@ -458,6 +461,8 @@ async def _undo(active: ActiveRun) -> Conclusion:
     """Undo a finished run: abort the boundary around the whole run, and close it from its records."""
     history = active.history
     active.evict("it is being undone")
+    if (order := history.lifecycle.undo) is not None and history.undo_state == "ordered":
+        call_off(active, WHOLE_RUN, order.note or f"undone by {order.by}", order.by)
     drive_open_operations(active)
     rests = await close_boundaries(active)
     if rests is not None:
@@ -536,8 +541,18 @@ async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
 
 
 def undoing(history: RunHistory) -> bool:
-    """True if the whole run is being undone."""
-    return history.undo_state == "begun"
+    """True if the whole run is being undone, or has ended and is to be."""
+    if history.lifecycle.undo is None and WHOLE_RUN not in history.boundaries.by_name:
+        return False  # mostly
+    return history.undo_state == "begun" or (history.undo_state == "ordered" and history.lifecycle.status in ENDED)
+
+
+def _unless_undone(active: ActiveRun, change: RunChange) -> RunChange:
+    """The listing of a run that ends now: one that is to be undone is due at once."""
+    if active.history.undo_state != "ordered":
+        return change
+    now = active.process.environment.clock.wall_ms()
+    return RunChange("suspended", "it has ended, and is to be undone", now, release=True, leaves_queue=True)
 
 
 async def abort_transactions(active: ActiveRun, why: str) -> Ending | None:

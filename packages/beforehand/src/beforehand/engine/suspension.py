@@ -166,7 +166,8 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
 
     A run that was cancelled, or that a person has taken over, stays as it is. An impossible command is refused.
     """
-    stopped = history.lifecycle.stopped if history.lifecycle.status == "stopped" else None
+    ended = history.lifecycle.status == "stopped" and history.undo_state != "ordered"
+    stopped = history.lifecycle.stopped if ended else None
     if order.command == "reopen":
         if stopped is None or STOP_REASONS[stopped.reason].final:
             return (replace(order, refused=f"the run is {stopped.reason if stopped else history.lifecycle.status}"),)

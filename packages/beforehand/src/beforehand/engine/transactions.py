@@ -237,7 +237,7 @@ async def _reopen(active: ActiveRun) -> None:
         start_closing(active, name)
 
 
-def call_off(active: ActiveRun, transaction: str, reason: str) -> None:
+def call_off(active: ActiveRun, transaction: str, reason: str, by: str = "") -> None:
     """Record that this boundary is called off: from here on it is finished from its records.
 
     It rides, as the plans of the compensations do: the first compensating attempt waits for all of them, in order.
@@ -246,6 +246,7 @@ def call_off(active: ActiveRun, transaction: str, reason: str) -> None:
     aborting = r.TransactionAborting(
         transaction=transaction,
         reason=reason,
+        by=by,
         participants=tuple(operation.step for operation in members),
         **active.log.stamp(),
     )

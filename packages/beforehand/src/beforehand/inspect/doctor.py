@@ -150,6 +150,8 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
         return RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
     if status == "suspended" and history.lifecycle.paused is not None:
         return RunChange(status, f"paused by {history.lifecycle.paused.by}", None, row.waits, release=True)
+    if status in {"completed", "stopped"} and history.undo_state == "ordered":
+        return RunChange("suspended", history.lifecycle.reason[:500], wall_ms, release=True)
     if status == "stopped" and history.lifecycle.stopped is not None:
         return stopped_change(history.lifecycle.stopped, row.agent, row.due_ms if row.status == status else None)
     if status != "suspended":

@@ -124,7 +124,7 @@ EVERY_RECORD: Final = range(1, 2**53)
 class RunChange(msgspec.Struct, frozen=True, gc=False):
     """The change that a write makes in the `runs` projection. `release` gives the lease back in the same commit.
 
-    A run that `leaves_queue` needs no slot from then on: whoever looks for due runs finds it.
+    A run that `leaves_queue` needs no slot from then on: `due` lists it.
     """
 
     status: RunStatus
