@@ -129,7 +129,7 @@ def test_a_fork_inherits_outcomes_as_references(beforehand: Lab):
     assert asked.status == 3
     assert "ticket-1/restock#1 did the same" in asked.remarks
     assert len(beforehand.world) == 2, "what the parent did is asked about, and not sent"
-    assert beforehand("answer", "second/restock#1", "yes", *beforehand.seen("second/restock#1")).status == 0
+    assert beforehand("answer", "second/restock#1", "yes", "--by", "bea", *beforehand.seen("second/restock#1")).status == 0
     assert beforehand("resume", "second").out == '"r-1"\n'
     assert [line.split()[0] for line in beforehand.world] == ["refund", "restock", "restock"]
     story = beforehand("show", "second", "--json").json
@@ -212,7 +212,7 @@ def test_a_fork_inherits_failures_too(beforehand: Lab):
     beforehand("run", target, beforehand.ticket("1", cents=20_000))
     beforehand("fork", "ticket-1", "--at", "restock#1", "--as", "second")
     assert beforehand("resume", "second").status == 3
-    beforehand("answer", "second/restock#1", "yes", *beforehand.seen("second/restock#1"))
+    beforehand("answer", "second/restock#1", "yes", "--by", "bea", *beforehand.seen("second/restock#1"))
     assert beforehand("resume", "second").out == '"over the limit limit"\n'
 
 
