@@ -259,7 +259,10 @@ def test_a_shared_budget_that_was_set_back_is_named_and_mended(desk: Desk, tmp_p
     assert said.returncode == 4
     assert "2 places broken" in said.stdout
     assert "the counter of model_calls of the budget support, " in said.stdout
-    assert "it has 0 used and 0 reserved, and the records add up to 4 and 0; beforehand doctor --rebuild" in said.stdout
+    assert (
+        "it has 0 used and 0 reserved, and the records add up to 4 and 0; mend it: beforehand doctor --rebuild"
+        in said.stdout
+    )
     assert "the counter of effects of the budget support, 2999-01-01, number 0: it has 0 used and -1000" in said.stdout
     rebuilt = json.loads(desk("doctor", "--rebuild", "--json").stdout)["rebuilt"]
     assert [one.split(",")[0] for one in rebuilt["counters"]] == [

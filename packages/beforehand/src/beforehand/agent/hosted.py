@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 import msgspec
 
 from beforehand.agent.call import outcome_of, outcome_of_left
-from beforehand.agent.model_calls import check_offered
 from beforehand.agent.model_decisions import DecisionSettings, decide
 from beforehand.agent.model_prices import named_model
 from beforehand.agent.questions import AnswerLimit, ask, question_of
@@ -45,7 +44,7 @@ from beforehand.errors import (
 )
 from beforehand.model.ids import NAME_LIMIT, can_name
 from beforehand.model.outcome import Outcome
-from beforehand.model.parameters import parse_arguments
+from beforehand.model.parameters import check_offered, parse_arguments
 from beforehand.model.usage import own_name
 
 if TYPE_CHECKING:

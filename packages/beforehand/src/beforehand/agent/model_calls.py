@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
@@ -12,10 +12,10 @@ from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import Scope
 from beforehand.engine.sealing import refuse, sealing
 from beforehand.engine.steps import NO_METADATA, CallMetadata, value_at
-from beforehand.errors import ArgumentError, ContractError, MustHold, UsageError
+from beforehand.errors import ArgumentError, MustHold, UsageError
 from beforehand.model.ids import can_name
 from beforehand.model.outcome import Outcome
-from beforehand.model.parameters import parameters_schema, parse_arguments
+from beforehand.model.parameters import check_offered, parameters_schema, parse_arguments
 
 if TYPE_CHECKING:
     from beforehand.agent.tool import Tool
@@ -46,18 +46,6 @@ class ToolBox:
                 next_step="declare them: @agent(tools=[...])",
             )
         return [_schema(self._tools[name], style) for name in chosen]
-
-
-def check_offered(name: str, redact: Collection[str]) -> None:
-    """Raise `ContractError` for a tool that redacts: a model's answers are recorded with the arguments of its calls."""
-    if redact:
-        raise ContractError(
-            f"tool {name} redacts {', '.join(sorted(redact))}, which would be recorded in each answer of a model that "
-            "calls it",
-            known="the tool was not offered, and nothing was sent",
-            next_step='let the tool read the value by its name, Secret("..."), or by an id, and drop redact=; if only '
-            "your code calls it, offer the model the other tools by name",
-        )
 
 
 def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:

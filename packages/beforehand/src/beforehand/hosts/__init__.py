@@ -10,10 +10,10 @@ from collections.abc import Generator, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
-from beforehand.agent.model_calls import check_offered
 from beforehand.errors import Ambiguous, UsageError
 from beforehand.installation import extra_command
 from beforehand.model.alike import nearest
+from beforehand.model.parameters import check_offered
 
 
 @contextlib.contextmanager

@@ -36,11 +36,11 @@ class WrongCounter(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """What is wrong with it, and what mends it."""
+        """The difference, and the command that mends it."""
         right, stored = self.right, self.stored
         return (
             f"it has {stored.used} used and {stored.reserved} reserved, and the records add up to {right.used} and "
-            f"{right.reserved}; {to_type('doctor', '--rebuild')} mends it"
+            f"{right.reserved}; mend it: {to_type('doctor', '--rebuild')}"
         )
 
     @property

@@ -168,7 +168,7 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
 
 
 def listing_fault(history: RunHistory, row: RunRow) -> str:
-    """What no process of ours leaves in the line of a run; empty if there is none.
+    """The fault that no process of ours leaves in the line of a run; empty if there is none.
 
     A run that goes on may be listed as running or suspended whatever its last record says: a process may have died.
     """
@@ -176,9 +176,9 @@ def listing_fault(history: RunHistory, row: RunRow) -> str:
     if any(one.kind == UNREADABLE for one in waits):
         return ""
     if row.status != wanted.status and not _ENDED.isdisjoint((row.status, wanted.status)):
-        return f"it says {row.status}, and the records say {wanted.status}; {to_type('doctor', '--rebuild')} mends it"
+        return f"it says {row.status}, and the records say {wanted.status}; mend it: {to_type('doctor', '--rebuild')}"
     if row.status == wanted.status != "running" and not waits and wanted.waits != b"[]":
-        return f"it does not say what the run waits for; {to_type('doctor', '--rebuild')} mends it"
+        return f"it does not say what the run waits for; mend it: {to_type('doctor', '--rebuild')}"
     return ""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias, cast
 import msgspec
 
 from beforehand.model.canonical.forms import Limits, argument_error, is_model
-from beforehand.model.errors import ArgumentError
+from beforehand.model.errors import ArgumentError, ContractError
 from beforehand.model.secret import Secret
 from beforehand.model.values import from_plain_strictly
 
@@ -77,6 +77,18 @@ def offered(types: Mapping[str, object], required: Collection[str]) -> dict[str,
                 "Give it a default, or offer a tool without it.",
             )
     return {name: annotation for name, annotation in types.items() if not _is_secret(annotation)}
+
+
+def check_offered(name: str, redact: Collection[str]) -> None:
+    """Raise `ContractError` for a tool that redacts: a model's answers are recorded with the arguments of its calls."""
+    if redact:
+        raise ContractError(
+            f"tool {name} redacts {', '.join(sorted(redact))}, which would be recorded in each answer of a model that "
+            "calls it",
+            known="the tool was not offered, and nothing was sent",
+            next_step='let the tool read the value by its name, Secret("..."), or by an id, and drop redact=; if only '
+            "your code calls it, offer the model the other tools by name",
+        )
 
 
 def _is_secret(annotation: object) -> bool:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from beforehand.agent.model_calls import check_offered
 from beforehand.agent.tool import Tool
 from beforehand.errors import UsageError
-from beforehand.model.parameters import Schema, closed, one_of, parameters_schema, strict
+from beforehand.model.parameters import Schema, check_offered, closed, one_of, parameters_schema, strict
 from beforehand.model.plan import FACT, REFERENCE
 
 _TEXT: Final[Schema] = {"type": "string"}
