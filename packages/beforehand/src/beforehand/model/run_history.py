@@ -740,7 +740,8 @@ class RunHistory:
             case r.RunStarted():
                 lifecycle.started, lifecycle.status = record, "queued" if record.queue else "running"
                 self.budget = None if record.budget is None else BudgetState(record.budget)
-                lifecycle.heard(*(() if record.parent is None else record.parent.voices))
+                if record.parent is not None:
+                    lifecycle.heard(*record.parent.voices)
             case r.Claimed():
                 self.ownership.claim(record)
                 if self.budget is not None:
