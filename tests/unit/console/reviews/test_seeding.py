@@ -197,7 +197,7 @@ async def test_what_people_are_never_asked_about_cannot_be_planted(lab: Lab):
             await seed_cases(app.service.engine, [SeededCase("refund", {}, why="x", run="r-1")], rate=1.0)
 
 
-@pytest.mark.parametrize(("seen", "shown"), [("", ""), ("a mail of ann", '"a mail of ann"')])
+@pytest.mark.parametrize(("seen", "shown"), [("", ""), ("a mail of ann", "a mail of ann")])
 @virtual
 async def test_what_a_model_read_is_that_of_a_real_question_or_of_the_case(lab: Lab, seen: str, shown: str):
     @tool(gate="true", idempotency=Key.forever())

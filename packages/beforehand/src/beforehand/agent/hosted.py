@@ -233,7 +233,7 @@ class HostedRun:
     async def turn(
         self,
         name: str,
-        seen: Mapping[str, Any],
+        seen: Any,
         model: Callable[[], Awaitable[Any]],
         settings: TurnSettings | None = None,
         models: Iterable[object] = (),
@@ -256,7 +256,8 @@ class HostedRun:
                 raise
 
         known = self._scope.active.process.tools
-        for offered in seen.get("tools", ()):
+        named = cast("Mapping[str, Any]", seen).get("tools", ()) if isinstance(seen, Mapping) else ()
+        for offered in named:
             if (tool := known.get(offered)) is not None:
                 check_offered(offered, tool.redact)
         ask.__name__ = "model"
