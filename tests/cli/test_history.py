@@ -129,7 +129,9 @@ def test_a_fork_inherits_outcomes_as_references(beforehand: Lab):
     assert asked.status == 3
     assert "ticket-1/restock#1 did the same" in asked.remarks
     assert len(beforehand.world) == 2, "what the parent did is asked about, and not sent"
-    assert beforehand("answer", "second/restock#1", "yes", "--by", "bea", *beforehand.seen("second/restock#1")).status == 0
+    assert (
+        beforehand("answer", "second/restock#1", "yes", "--by", "bea", *beforehand.seen("second/restock#1")).status == 0
+    )
     assert beforehand("resume", "second").out == '"r-1"\n'
     assert [line.split()[0] for line in beforehand.world] == ["refund", "restock", "restock"]
     story = beforehand("show", "second", "--json").json

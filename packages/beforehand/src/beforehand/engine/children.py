@@ -184,7 +184,7 @@ def _parent_of(active: ActiveRun, record: r.ChildStarted) -> r.Parent:
     assert started is not None, active.run
     depth = 1 if started.parent is None else started.parent.depth + 1
     until = active.process.deadline_of(active.history) or 0
-    voices = active.history.lifecycle.voices
+    voices = active.history.lifecycle.told
     return r.Parent(active.run, record.step, depth, until, _queues_above(active), trees_of(active), voices)
 
 

@@ -121,6 +121,12 @@ class Lifecycle(msgspec.Struct, eq=False):
     heard_before: dict[str, int] = {}
     """How many voices there were when a person was last asked about an operation. Clocks of two processes differ."""
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The voices of this run, after those of the runs above it when it was started."""
+        parent = self.started.parent if self.started is not None else None
+        return self.voices if parent is None else (*parent.voices, *self.voices)
+
     def heard(self, *names: str) -> None:
         """People gave the run something that its code may act on."""
         self.voices = tuple(dict.fromkeys((*self.voices, *filter(None, names))))
@@ -341,7 +347,8 @@ class RunHistory:
     def proposers(self, operation: OperationState) -> tuple[str, ...]:
         """The people who cannot approve it: who started its run, edited it, or told its code something before."""
         lifecycle = self.lifecycle
-        before = lifecycle.voices[: lifecycle.heard_before.get(operation.step)]
+        later = len(lifecycle.voices) - lifecycle.heard_before.get(operation.step, len(lifecycle.voices))
+        before = lifecycle.told[: len(lifecycle.told) - later]
         names = (lifecycle.started.by if lifecycle.started is not None else "", *operation.editing.editors, *before)
         return tuple(dict.fromkeys(name for name in names if name))
 
@@ -740,8 +747,6 @@ class RunHistory:
             case r.RunStarted():
                 lifecycle.started, lifecycle.status = record, "queued" if record.queue else "running"
                 self.budget = None if record.budget is None else BudgetState(record.budget)
-                if record.parent is not None:
-                    lifecycle.heard(*record.parent.voices)
             case r.Claimed():
                 self.ownership.claim(record)
                 if self.budget is not None:
