@@ -337,9 +337,7 @@ class Pages:
             try:
                 return await asyncio.wait_for(asyncio.shield(drawn), DRAWN_S)
             except TimeoutError:
-                return PlainTextResponse(
-                    "This page takes too long to draw. beforehand inbox shows it in a terminal.", 503
-                )
+                return PlainTextResponse("This page takes too long to draw. In a terminal: beforehand inbox", 503)
 
 
 def _who(request: Request) -> Principal:

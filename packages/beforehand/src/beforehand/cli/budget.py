@@ -134,7 +134,7 @@ def _show(call: CommandCall, history: RunHistory, tree: list[BudgetLine]) -> Non
 def _show_next(found: BudgetReport, screen: Screen) -> None:
     """End with the next step; for a run without a reached limit of its own that is a limit which runs share."""
     if found.stopped and found.next_step.startswith("beforehand resume"):
-        screen.line("A limit that runs share stopped it: raise that one in queues.yaml (beforehand budget lists it).")
+        screen.line("A limit that runs share stopped it. Raise it in queues.yaml; to see it: beforehand budget")
     elif found.above:
         screen.line(f"The budget of run {safe(found.above)}, of which it is a child, covers it too.")
     screen.next(found.next_step)

@@ -360,7 +360,7 @@ def _tell(screen: Screen, summary: Summary) -> None:
     if rows:
         screen.show(grid(rows, (1,)))
         if len(rest) > _SHOWN:
-            screen.line(f"... and {len(rest) - _SHOWN} more: beforehand ps, or --json for all of them")
+            screen.line(f"... and {len(rest) - _SHOWN} more, of which --json has all: beforehand ps")
         screen.line("")
     parts = [f"{number} {status}" for status, number in sorted(summary.outcomes.items())]
     screen.line((count(len(summary.runs), "line"), "bold"), f": {', '.join(parts) or 'nothing to do'}")

@@ -61,7 +61,7 @@ def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int
         raise SignInNeeded(
             f"{name} is not answered: {lacks}",
             known="nothing was sent, and it still waits",
-            next_step="sign in with your password on the page (beforehand serve), and answer it there",
+            next_step="sign in with your password on the page, and answer it there: beforehand serve",
         )
 
 

@@ -128,7 +128,7 @@ class StoredHistory:
                 raise ChainBroken(
                     f"run {history.run}: record {bad} was changed, removed or moved after it was written",
                     known="nothing was sent for this run",
-                    next_step="keep a copy of the file, check it with beforehand verify, and compare it with a backup",
+                    next_step="keep a copy of the file, compare it with a backup, and check it: beforehand verify",
                 )
             bodies = [row.body for row in rows]
             history.add_all(decode_all(bodies))
@@ -140,7 +140,7 @@ class StoredHistory:
             raise ChainBroken(
                 f"run {history.run}: its records are missing",
                 known="a run is stored together with its first records, so they were removed; nothing was sent for it",
-                next_step="keep a copy of the file, check it with beforehand verify, and compare it with a backup",
+                next_step="keep a copy of the file, compare it with a backup, and check it: beforehand verify",
             )
 
 

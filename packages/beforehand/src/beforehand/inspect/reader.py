@@ -242,7 +242,7 @@ def _raise_missing(run: str) -> NoReturn:
     raise ChainBroken(
         f"run {run}: its records are missing",
         known="a run is stored together with its first records, so they were removed",
-        next_step="keep a copy of the file, check it with beforehand verify, and compare it with a backup",
+        next_step="keep a copy of the file, compare it with a backup, and check it: beforehand verify",
     )
 
 

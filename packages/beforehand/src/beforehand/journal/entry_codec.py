@@ -59,7 +59,7 @@ def read(entry: LedgerEntry, kind: type[T]) -> T:
         raise Unreadable(
             f"ledger entry {entry.id} of {entry.stream} cannot be read: {error}",
             known="it is set aside; other entries and runs are not affected",
-            next_step="beforehand doctor lists it; `beforehand verify` shows whether it was changed",
+            next_step="list it, and see whether it was changed:\n  beforehand doctor\n  beforehand verify",
         ) from error
     return found
 

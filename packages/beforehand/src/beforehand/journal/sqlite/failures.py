@@ -39,7 +39,7 @@ def explain(failure: DatabaseFailure, path: Path) -> JournalError:
             return JournalUnavailable(
                 f"{path} is damaged: {failure}",
                 known="nothing more is written to it",
-                next_step="keep a copy of the file, run beforehand verify, and restore a backup if need be",
+                next_step="keep a copy of the file, restore a backup if need be, and look first: beforehand verify",
             )
         case "busy":
             return kept_locked(path, LOCK_LIMIT_S)
@@ -95,5 +95,5 @@ def rows_gone(path: Path, lost: int) -> JournalUnavailable:
     return JournalUnavailable(
         f"{path}: {what} by other means while it was open",
         known="nothing more is written or sent through this process",
-        next_step="stop the process, keep a copy of the file, run beforehand verify, then beforehand doctor",
+        next_step="stop the process, keep a copy of the file, and look:\n  beforehand verify\n  beforehand doctor",
     )

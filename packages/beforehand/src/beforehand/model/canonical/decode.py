@@ -44,7 +44,7 @@ def _restored(name: str, value: Any, annotation: object) -> object:
     except _RestoreError as why:
         raise argument_error(name, str(why), why.todo, _KNOWN) from None
     except (ValueError, TypeError, ArithmeticError, AttributeError) as damaged:
-        todo = "Look for damage with beforehand verify; resolve the operation by hand."
+        todo = "Resolve the operation by hand, and look for damage: beforehand verify"
         raise argument_error(name, f"its stored form cannot be read ({damaged})", todo, _KNOWN) from damaged
 
 
