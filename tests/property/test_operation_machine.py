@@ -180,7 +180,7 @@ class OperationMachine(RuleBasedStateMachine):
     @rule(word=st.sampled_from(["happened", "did_not_happen", "retry", "same_key"]))
     def a_person_decides(self, word: str) -> None:
         self.orders += word in {"retry", "same_key"}
-        self.note(r.Resolved(STEP, word, "ann", self.number, **self.stamp()))
+        self.note(r.Resolved(STEP, word, "ann", len(self.state.attempts), **self.stamp()))
 
     @precondition(lambda self: self.phase == "gated")
     @rule()

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from beforehand import Key, Run, RunSuspended, TransactionAborted, agent, current_operation, tool
-from beforehand.errors import PlanRefused, UsageError
+from beforehand import Key, Natural, Run, RunSuspended, TransactionAborted, agent, current_operation, tool
+from beforehand.errors import Interrupted, PlanRefused, UsageError
+from beforehand.inspect.fork import fork
 from beforehand.inspect.replay import replay_records
 from beforehand.model import records as r
 from beforehand.model.standing_permission import StandingPermission
@@ -20,14 +21,14 @@ from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
 
-@tool(idempotency=Key.forever(stores="all"), redact=["card"])
-async def book(airport: str, card: str = "none") -> str:
+@tool(idempotency=Key.forever(stores="all"))
+async def book(airport: str, bags: int = 2) -> str:
     _ = current_operation().key
     return airport
 
 
 def fly(**more: Any) -> Plan:
-    call = Call("book", {"airport": {"$fact": "airport"}, "card": "4111-1111"})
+    call = Call("book", {"airport": {"$fact": "airport"}})
     return Plan(goal="g", name="fly", together=False, steps=(PlanStep(id="seat", primary=call, **more),))
 
 
@@ -41,7 +42,7 @@ async def test_an_approval_is_bound_to_the_facts_that_a_plan_names(lab: Lab):
     async with lab.app(asking) as app:
         for airport in ("JFK", "LGA"):
             with pytest.raises(
-                RunSuspended, match=rf'the plan fly be carried out: book\(airport={airport}, card="\(redacted\)"\)\?'
+                RunSuspended, match=rf"the plan fly be carried out: book\(airport={airport}, bags=2\)\?"
             ):
                 await app.run(asking, airport)
         steps = {one.step for run in ("a-JFK", "a-LGA") for one in lab.of(run, r.OperationParked)}
@@ -67,8 +68,7 @@ async def test_what_is_approved_in_a_step_is_shown_as_it_would_be_called(lab: La
         with pytest.raises(RunSuspended):
             await app.run(asking, "x")
         (asked,) = lab.of("s-x", r.OperationParked)
-        assert asked.why.startswith("may book(airport=JFK, card=(redacted)) be sent? ")
-        assert "4111" not in asked.why, "what the tool redacts is not shown"
+        assert asked.why.startswith("may book(airport=JFK, bags=2) be sent? ")
         await app.service.decline(f"s-x/{asked.step}", by="ann", why="another day")
         assert await app.resume("s-x") == "step seat was not approved: another day"
     assert lab.of("s-x", r.AttemptStarted) == [], "a no is no failure: the fallback is not tried"
@@ -304,3 +304,119 @@ async def test_a_bound_that_leaves_a_result_free_is_refused_before_a_person_is_a
         with pytest.raises(PlanRefused, match=why):
             await app.run(desk, "Rome")
     assert not lab.of("p-Rome", r.OperationParked)
+
+
+@virtual
+async def test_a_yes_to_a_plan_ends_as_a_yes_to_a_call_does_and_the_plan_is_asked_about_again(lab: Lab):
+    steps = (PlanStep(id="w", primary=Call("wire", {"cents": 6_000_000})),)
+
+    @agent(run_id="p-{city}", tools=[quote, wire])
+    async def desk(run: Run, city: str) -> Any:
+        plan = Plan(goal="g", name="p", together=False, steps=steps)
+        with pytest.raises(NewPlanNeeded, match="the time of its approval is over"):
+            await run.execute(plan, approve=True)
+        return dict((await run.execute(plan, approve=True)).results)
+
+    async with lab.app(desk, recover=False) as app:
+        found = await asked(app, desk)
+        await app.service.approve(found.item, by="bea", shown=found.digest, lasts=timedelta(hours=1))
+        await lab.pass_time(hours=72)
+        again = await asked(app, desk)
+        assert again.item == f"{found.item}~2"
+        assert not lab.of("p-Rome", r.AttemptStarted)
+        await app.service.approve(again.item, by="bea", shown=again.digest)
+        assert await app.run(desk, "Rome") == {"w": "wired 6000000"}
+
+
+@virtual
+async def test_a_yes_to_a_plan_is_to_the_tools_that_were_shown(lab: Lab):
+    def deployed(**clauses: Any) -> Any:
+        @tool(name="send", **clauses)
+        async def send(cents: int, to: str = "house") -> str:
+            return f"{cents} to {to}"
+
+        @agent(run_id="p-{city}", tools=[send])
+        async def desk(run: Run, city: str) -> Any:
+            steps = (PlanStep(id="w", primary=Call("send", {"cents": 5})),)
+            return dict(
+                (await run.execute(Plan(goal="g", name="p", together=False, steps=steps), approve=True)).results
+            )
+
+        return desk
+
+    first, second = deployed(), deployed(idempotency=Natural())
+    async with lab.app(first) as app:
+        found = await asked(app, first)
+        assert "send(cents=5, to=house)" in found.subject.reason, "defaults are shown"
+        await app.service.approve(found.item, by="bea", shown=found.digest)
+    async with lab.app(second) as app:
+        with pytest.raises(NewPlanNeeded, match="its tools have changed since"):
+            await app.run(second, "Rome")
+    assert not lab.of("p-Rome", r.AttemptStarted)
+
+
+@virtual
+async def test_the_input_that_conditions_use_is_shown_and_another_one_is_another_question(lab: Lab):
+    steps = (PlanStep(id="w", primary=Call("wire", {"cents": 5}), when="input.big"),)
+
+    @agent(run_id="p-{city}", tools=[wire])
+    async def desk(run: Run, city: str) -> Any:
+        given = {"big": city == "Rome", "secret": "x"}
+        plan = Plan(goal="g", name="p", together=False, steps=steps)
+        return dict((await run.execute(plan, given, approve=True)).results)
+
+    async with lab.app(desk) as app:
+        found = await asked(app, desk)
+        assert b'"input":{"big":true}' in bytes(found.subject.intent.arguments)
+        with pytest.raises(RunSuspended) as other:
+            await app.run(desk, "Oslo")
+        assert found.step not in str(other.value)
+
+
+@virtual
+async def test_a_message_while_a_plan_is_asked_about_is_a_message_and_no_refusal(lab: Lab):
+    @agent(run_id="p-{city}", tools=[wire])
+    async def desk(run: Run, city: str) -> Any:
+        steps = (PlanStep(id="w", primary=Call("wire", {"cents": 5})),)
+        try:
+            return dict(
+                (await run.execute(Plan(goal="g", name="p", together=False, steps=steps), approve=True)).results
+            )
+        except Interrupted as told:
+            return told.text
+
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.tell("p-Rome", "take the train", by="ann")
+        assert await app.run(desk, "Rome") == "take the train"
+
+
+@virtual
+async def test_no_fork_inherits_the_approval_of_a_plan(lab: Lab):
+    desk = wiring()
+    async with lab.app(desk) as app:
+        found = await asked(app, desk)
+        await app.service.approve(found.item, by="bea", shown=found.digest)
+        assert await app.run(desk, "Rome") == {"w": "wired 6000000"}
+        with pytest.raises(UsageError, match="a plan was approved before it, for that run alone"):
+            await fork(app.engine, "p-Rome", "p/w/wire#1", "again", "fay")
+        await fork(app.engine, "p-Rome", found.step, "again", "fay")
+        with pytest.raises(RunSuspended, match="again/approve-"):
+            await app.resume("again")
+
+
+@virtual
+async def test_what_a_tool_redacts_is_in_no_plan(lab: Lab):
+    @tool(idempotency=Key.forever(stores="all"), redact=["card"])
+    async def charge(card: str) -> None:
+        _ = current_operation().key
+
+    @agent(run_id="p-{city}", tools=[charge])
+    async def desk(run: Run, city: str) -> Any:
+        await run.execute(
+            Plan(goal="g", together=False, steps=(PlanStep(id="c", primary=Call("charge", {"card": "4"})),))
+        )
+
+    async with lab.app(desk) as app:
+        with pytest.raises(PlanRefused, match="charge redacts 'card'"):
+            await app.run(desk, "Rome")

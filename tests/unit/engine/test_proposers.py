@@ -242,3 +242,36 @@ def test_before_is_by_the_order_of_records_and_not_by_a_clock():
     ):
         history.add(record)
     assert history.proposers(history.operations["pay#1"]) == ("ann", "ben")
+
+
+@virtual
+async def test_a_fork_knows_who_proposed_in_the_run_that_it_was_forked_from(lab: Lab):
+    """In its records a result that a person gave is only a reference."""
+
+    @tool(gate="true")
+    async def look_up(name: str) -> int:
+        return len(name)
+
+    @tool(gate="cents > 5000", idempotency=Key.forever())
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[look_up, pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(9000 + await look_up(name))
+
+    async with lab.app(desk) as app:
+        until = EPOCH_MS + int(timedelta(days=7).total_seconds() * 1000)
+        await add_standing(app.engine, StandingPermission("", "pay", "ben", until, "true"))
+        await waits(app, desk)
+        await app.service.stand_in("r-ann/look_up#1", 700, by="ben")
+        await waits(app, desk)
+        for of, run, by, names in (
+            ("r-ann", "again", "fay", ("ann", "ben", "fay")), ("again", "twice", "gus", ("ann", "ben", "fay", "gus")),
+        ):  # fmt: skip
+            await fork(app.engine, of, "pay#1", run, by)
+            with pytest.raises(RunSuspended):
+                await app.resume(run)
+            assert await asked_to_pay(app, run) == names
+    assert lab.sent == []

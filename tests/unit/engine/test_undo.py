@@ -1,6 +1,7 @@
 """Undoing a run: without a slot of its queue, with a word for each effect, and with the runs below it."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from beforehand import Key, Natural, Operation, Run, RunSuspended, agent, current_operation, tool
-from beforehand.errors import RunStopped
+from beforehand.control.undo import preview
+from beforehand.errors import RunStopped, TransactionAborted
 from beforehand.model import records as r
 from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import DeclaredLimits, QueueLimits
@@ -356,3 +358,30 @@ def test_whatever_dies_when_each_effect_of_the_tree_is_compensated_once(name: st
     for point, times in sorted(points.items()):
         for number in range(1, times + 1):
             dies(point=point, number=number)
+
+
+@virtual
+async def test_what_an_aborted_transaction_left_standing_stands_after_the_undo(lab: Lab):
+    desk = Desk(lab)
+    pay, _, mail, _ = desk.agent.tools
+
+    @agent(name="trip", run_id="t-{name}", tools=[pay, mail])
+    async def trip(run: Run, name: str) -> str:
+        with contextlib.suppress(TransactionAborted):
+            async with run.transaction("inner") as inner:
+                await mail.options(hold=False)(name)
+                inner.abort("no")
+        return str(await pay(name))
+
+    async with lab.app(trip) as app:
+        assert await app.run(trip, "ann") == "ann"
+        history = await app.service.history("t-ann")
+        assert [(one.operation, one.can) for one in preview(history).effects] == [
+            ("t-ann/pay#1", "restore"), ("t-ann/inner/mail#1", "stands"),
+        ]  # fmt: skip
+        undone = await app.undo("t-ann", by="eve")
+        assert {one.operation: one.state for one in undone.effects} == {
+            "t-ann/pay#1": "undone", "t-ann/inner/mail#1": "stands",
+        }  # fmt: skip
+        assert (await app.service.row("t-ann")).status == "completed"
+    assert lab.sent == ["mail ann", "pay ann", "refund ann"]

@@ -17,15 +17,15 @@ from tests.unit.engine.lab import Lab, virtual
 FIRST, SECOND, OTHER = "r-ann/~1/mail#1", "r-ann/~2/mail#1", "r-ann/~3/mail#1"
 
 
-def mailing(lab: Lab) -> Any:
-    """Three mails at once, two of them alike; the answer of the first attempt of each is lost."""
+def mailing(lab: Lab, lost: int = 3) -> Any:
+    """Three mails at once, two of them alike; the first answers are lost."""
     tried: list[str] = []
 
     @tool(retry=Retry(attempts=1))
     async def mail(to: str) -> str:
         lab.sent.append(to)
         tried.append(to)
-        if len(tried) <= 3:
+        if len(tried) <= lost:
             raise TimeoutError("no answer")
         return f"to {to}"
 
@@ -51,7 +51,8 @@ async def test_each_question_names_the_other_and_how_to_count(lab: Lab):
         for item, other in ((FIRST, SECOND), (SECOND, FIRST)):
             found = await dossier(app.service, item)
             assert found.risks[0] == f"one of 2 like this: {other} is unknown, too; say how many were sent"
-            assert found.answers[0] == f"beforehand answer '{item}' retry --sent NUMBER --evidence TEXT"
+            shown = f"--evidence TEXT --shown {found.digest[:12]}"
+            assert found.answers[0] == f"beforehand answer '{item}' retry --sent NUMBER {shown}"
         assert not [risk for risk in (await dossier(app.service, OTHER)).risks if "like this" in risk]
 
 
@@ -77,8 +78,9 @@ async def test_the_same_count_given_twice_counts_once(lab: Lab):
     async with lab.app(desk) as app:
         await unknown(app, desk)
         one = a.HappenedTimes(1, "give_up", "one is in the sent mail", "to bea")
-        await answer_idempotently(app.service, FIRST, one, by="dan")
-        await answer_idempotently(app.service, FIRST, one, by="dan")
+        shown = (await load_item(app.service.reader, FIRST)).digest
+        await answer_idempotently(app.service, FIRST, one, by="dan", shown=shown)
+        await answer_idempotently(app.service, FIRST, one, by="dan", shown=shown)
         phases = [(await app.service.operation(name))[1].phase for name in (FIRST, SECOND, OTHER)]
     assert phases == ["succeeded", "failed", "unknown"]
 
@@ -88,10 +90,13 @@ async def test_a_count_that_cannot_be_is_refused_and_nothing_is_recorded(lab: La
     desk = mailing(lab)
     async with lab.app(desk) as app:
         await unknown(app, desk)
+        first = (await load_item(app.service.reader, FIRST)).digest
+        with pytest.raises(UsageError, match="needs the digest of what was shown"):
+            await a.answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x", "y"), by="dan")
         with pytest.raises(UsageError, match="one of 2 alike, and 3 are said"):
-            await a.answer(app.service, FIRST, a.HappenedTimes(3, "retry", "x", "y"), by="dan")
+            await a.answer(app.service, FIRST, a.HappenedTimes(3, "retry", "x", "y"), by="dan", shown=first)
         with pytest.raises(UsageError, match="needs the result of mail"):
-            await a.answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x"), by="dan")
+            await a.answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x"), by="dan", shown=first)
         with pytest.raises(UsageError, match="does not take this answer"):
             await a.answer(app.service, OTHER, a.HappenedTimes(1), by="dan")
         shown = (await load_item(app.service.reader, SECOND)).digest
@@ -99,3 +104,18 @@ async def test_a_count_that_cannot_be_is_refused_and_nothing_is_recorded(lab: La
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await a.answer(app.service, SECOND, a.DidNotHappenAnswer("retry"), by="eve", shown=shown)
         assert [one.item for one in await items(app.service.reader)] == [SECOND, OTHER]
+
+
+@virtual
+async def test_a_count_is_about_the_sends_that_were_shown(lab: Lab):
+    """Meanwhile another person had the second one sent again, and it is unknown again."""
+    desk = mailing(lab, lost=4)
+    async with lab.app(desk) as app:
+        await unknown(app, desk)
+        shown = (await load_item(app.service.reader, FIRST)).digest
+        await a.answer(app.service, SECOND, a.DidNotHappenAnswer("retry"), by="eve")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        with pytest.raises(UsageError, match="has changed since it was shown"):
+            await a.answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x", "to bea"), by="dan", shown=shown)
+    assert lab.sent == ["bea", "bea", "cid", "bea"]

@@ -134,7 +134,8 @@ class RunBudget(msgspec.Struct, frozen=True, omit_defaults=True):
         for name in COUNTED_LIMITS:
             given = [value for value in (getattr(self, name), getattr(asked, name)) if value is not None]
             counts[name] = min(given, default=None)
-        return RunBudget(cost=cost, unpriced=self.unpriced or asked.unpriced, then=self.then, **counts)
+        unpriced = self.unpriced if mine is not None else asked.unpriced  # else it would lift the limit of the cost
+        return RunBudget(cost=cost, unpriced=unpriced, then=self.then, **counts)
 
     def most(self, limit: BudgetLimit) -> int | None:
         """How much of this limit the run may use, that of the cost in billionths; None where it does not hold."""

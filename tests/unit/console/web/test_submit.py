@@ -214,6 +214,7 @@ async def test_a_budget_that_is_submitted_is_at_most_the_agent_s(lab: Lab):
                     ({"tokens": 10**12, "then": "stop"}, RunBudget(tokens=100, cost="1.00 EUR")),
                     ({"tokens": 5, "cost": "0.50 EUR"}, RunBudget(tokens=5, cost="0.50 EUR")),
                     ({"effects": 3, "cost": "9 EUR"}, RunBudget(tokens=100, effects=3, cost="1.00 EUR")),
+                    ({"cost": "0.01 EUR", "unpriced": "0 EUR"}, RunBudget(tokens=100, cost="0.01 EUR")),
                 ]
             ):
                 body = {"agent": "frugal", "input": {"id": str(number)}, "budget": budget, "key": f"k-{number}"}

@@ -21,6 +21,7 @@ from beforehand.inspect.monitors.findings import Acknowledgement
 from beforehand.inspect.reader import JournalReader, ReadRecord
 from beforehand.inspect.timeline import Timeline, timeline
 from beforehand.journal.port import Post, RunRow, RunStatus
+from beforehand.model.ids import operation_id
 from beforehand.model.names import is_among, same_person
 from beforehand.model.operation import OperationState
 from beforehand.model.system import is_system
@@ -306,6 +307,10 @@ class UseCases:
         if yes and isinstance(now.subject, OperationState):
             await self._checked_proof(who, now, now.subject)
         await self.authenticator.require(who, NEEDS[a.name_of(given)], about, proposers=now.proposers if yes else ())
+        if isinstance(given, a.HappenedTimes):  # it answers the others, too: each of them takes the same rights
+            for step in now.alike:
+                if step != now.step:
+                    await self._judged(who, operation_id(now.run, step), a.HappenedAnswer(), "")
         return now
 
     async def _checked_proof(self, who: Principal, now: LoadedItem, subject: OperationState) -> None:

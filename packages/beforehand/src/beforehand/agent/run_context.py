@@ -115,7 +115,11 @@ class RunContext:
         return await outcome_of(tool, arguments, None)
 
     async def approval(self, what: str, shown: dict[str, Any], step: str) -> Outcome[Any]:
-        """The answer of people who approve what is `shown` as they approve a call; a yes settles it."""
+        """The answer of people who approve what is `shown` as they approve a call; a yes settles it.
+
+        The value is the wall clock at which their yes ends, in milliseconds. The same may be asked again.
+        """
+        self._scope.again(self._scope.path + step)
         return await outcome_of(asking_tool(what, shown), shown, step)
 
     async def hold(self, tool: Tool[Any, Any], arguments: dict[str, Any]) -> None:

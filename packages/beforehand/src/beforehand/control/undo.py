@@ -12,7 +12,7 @@ from beforehand.inspect.render_records import stored
 from beforehand.model.contract import Contract
 from beforehand.model.ids import operation_id
 from beforehand.model.operation import OperationState
-from beforehand.model.run_history import RunHistory, members_of
+from beforehand.model.run_history import RunHistory, members_of, standing_inside
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import WHOLE_RUN, TransactionState
 
@@ -60,7 +60,16 @@ def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
         if amended or not (operation.landed or operation.phase == "unknown"):
             continue
         effects.append(_undoable(history.run, operation, contract))
+    if transaction == WHOLE_RUN:
+        effects += [_undoable(history.run, operation, Contract(operation.intent.tool)) for operation in _left(history)]
     return Preview(history.run, history.lifecycle.status, effects)
+
+
+def _left(history: RunHistory) -> list[OperationState]:
+    """The effects that stand since a transaction of the run was aborted: nothing undoes them any more."""
+    members = {operation.step for operation in members_of(history, WHOLE_RUN)}
+    left = [history.operations[step] for step in standing_inside(history) if step in history.operations]
+    return [operation for operation in left if operation.step not in members]
 
 
 async def tree_of(reader: JournalReader, run: str) -> list[RunHistory]:
@@ -128,7 +137,8 @@ def effects_after(history: RunHistory) -> list[EffectAfterUndo]:
             name, by = operation_id(history.run, operation.step), operation.links.compensated_by
             done = operation_id(history.run, by) if state == "undone" else ""
             found.append(EffectAfterUndo(name, operation.intent.tool, state, done))
-    return found
+    left = [(operation_id(history.run, one.step), one.intent.tool) for one in _left(history)]
+    return [*found, *(EffectAfterUndo(name, tool, "stands") for name, tool in left)]
 
 
 def _after_undo(history: RunHistory, operation: OperationState) -> AfterUndo | None:

@@ -73,7 +73,7 @@ from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import RunLog, beginning, genesis
 from beforehand.model import records as r
 from beforehand.model.receipts import receipts_in, unproven
-from beforehand.model.run_history import RunHistory, open_boundaries
+from beforehand.model.run_history import RunHistory, open_boundaries, standing_inside
 from beforehand.model.shell import to_type
 from beforehand.model.stop_reasons import STOP_REASONS, StopReason
 from beforehand.model.transaction import WHOLE_RUN, encloses
@@ -470,8 +470,10 @@ async def _undo(active: ActiveRun) -> Conclusion:
     active.seal("it was undone")
     await _stop_drivers(active)
     whole = history.boundaries.by_name[WHOLE_RUN]
-    record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=whole.still_standing, **active.log.stamp())
-    change = RunChange(history.lifecycle.after_undo(whole.still_standing), reason=record.summary, release=True)
+    inside = (step for step in standing_inside(history) if step not in {*whole.undone, *whole.still_standing})
+    standing = (*whole.still_standing, *inside)
+    record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=standing, **active.log.stamp())
+    change = RunChange(history.lifecycle.after_undo(standing), reason=record.summary, release=True)
     posts = active.process.outbox.posts(active.history, "run.undone", record.summary)
     await active.log.append(record, change=change, posts=posts)
     return Conclusion(active.run, "stopped", "undone", record.summary)

@@ -56,6 +56,7 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
         entry=0,
         run=parent,
         note=f"of {parent} before {step}: its first {len(prefix)} records, up to {prefix[-1][0].hash.hex()[:16]}",
+        voices=history.lifecycle.told,
         at=engine.environment.clock.wall_ms(),
         up=engine.journal.now().ms,
     )
@@ -91,6 +92,11 @@ def _check(history: RunHistory, parent: str, step: str) -> None:
             known=f"by {', '.join(compensations)}",
             next_step="choose a step before them",
         )
+    if plans := [one.step for one in history.operations.values() if one.intent.asks_only and one.phase == "succeeded"]:
+        raise UsageError(
+            f"run {parent} cannot be forked before {step}: a plan was approved before it, for that run alone",
+            known=f"approved: {', '.join(plans)}", next_step="choose the step that asked for it, or one before",
+        )  # fmt: skip
     if history.children is not None and (children := history.children.not_joined()):
         raise UsageError(
             f"run {parent} cannot be forked before {step}: a child is not joined there, and belongs to that run alone",
@@ -139,12 +145,12 @@ def _reference(parent: str, operation: OperationState, record: r.OperationRecord
     if operation.phase == "succeeded" or operation.links.reused:
         reused = r.OutcomeReused(
             step=operation.step, source=operation.links.reused or source, why=INHERITED,
-            result=operation.settlement.result, intent=operation.intent,
+            result=operation.settlement.result, intent=operation.as_called,
         )  # fmt: skip
         yield msgspec.structs.replace(reused, **stamp)
         return
     assert operation.settlement.basis is not None, operation
-    planned = r.OperationPlanned(step=operation.step, intent=operation.intent)
+    planned = r.OperationPlanned(step=operation.step, intent=operation.as_called)
     yield msgspec.structs.replace(planned, **stamp)
     settled = r.OperationSettled(
         step=operation.step,

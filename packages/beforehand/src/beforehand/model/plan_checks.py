@@ -23,13 +23,13 @@ LONGEST_S: Final = 30 * 24 * 3600
 
 
 class KnownStep(msgspec.Struct, frozen=True):
-    """The properties of a tool that a check of its calls needs. `judged` are the parameters that conditions may use."""
+    """The properties of a tool that a check of its calls needs. `redact` are the parameters that are not stored."""
 
     contract: Contract
     types: Mapping[str, Any]
     required: frozenset[str]
     returns: Any
-    judged: frozenset[str] = frozenset()
+    redact: frozenset[str] = frozenset()
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ def _of_bound(call: Call, given: Given, names: Names) -> Iterator[str]:
         return
     try:
         open_ones = {name for name, value in call.arguments.items() if any(references(value))}
-        for name in sorted(open_ones - names(call.within, sorted(tool.judged))):
+        for name in sorted(open_ones - names(f"!({call.within})", sorted(tool.types.keys() - tool.redact))):
             yield f"within does not limit {name!r} of {call.tool}, which is a result"
     except ValueError as error:
         yield f"within of {call.tool}: {error}"
@@ -153,6 +153,8 @@ def _of_arguments(plan: Plan, call: Call, ids: set[str], given: Given, tool: Kno
                 yield f"{call.tool} needs {name!r}"
             continue
         value = call.arguments[name]
+        if name in tool.redact:
+            yield f"{call.tool} redacts {name!r}, and a plan is on record whole: let the tool look it up"
         used = [one for one in references(value) if one[0] in ids]
         if not any(references(value)) and facts.keys() >= set(facts_named(value)):
             try:

@@ -134,7 +134,7 @@ class Lifecycle(msgspec.Struct, eq=False):
     def command(self, record: r.CommandApplied) -> None:
         """A command to the run."""
         if record.command in {TAKE_OVER, "fork"} and not record.refused:
-            self.heard(record.by)
+            self.heard(*record.voices, record.by)
         match record.command:
             case "pause":
                 self.paused = record
@@ -859,6 +859,12 @@ def members_of(history: RunHistory, transaction: str) -> list[OperationState]:
         and encloses(transaction, step)
         and (step in history.boundaries.raised or not any(encloses(inner, step) for inner in gone))
     ]
+
+
+def standing_inside(history: RunHistory) -> tuple[str, ...]:
+    """The effects that aborted boundaries of the run left standing: an undo of the run leaves them, too."""
+    gone = [one for one in history.boundaries.by_name.values() if one.backward and one.over and one.name != WHOLE_RUN]
+    return tuple(dict.fromkeys(step for one in gone for step in (*one.still_standing, *one.accepted)))
 
 
 def reopened(history: RunHistory) -> list[TransactionState]:

@@ -450,7 +450,8 @@ def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) 
     approval = replace(approval, approved_digest=record.approval, person_asked=operation.may_have_landed)
     if operation.intent.asks_only:
         basis = Basis("person", ", ".join(approvers), record.note)
-        settlement = replace(operation.settlement, basis=basis, result=r.Raw(b"null"), at=record.at, stood_in=True)
+        until = r.Raw(str(approval.approved_until).encode())
+        settlement = replace(operation.settlement, basis=basis, result=until, at=record.at, stood_in=True)
         return replace(
             operation, phase="succeeded", approval=approval, rule="a person said yes", reason="", waits_for="",
             settlement=settlement,

@@ -274,7 +274,7 @@ async def answer(
     if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
         return await _decide(service, now, given, by)
     assert not isinstance(given, Resume), now
-    return await _review(service, now, given, by)
+    return await _review(service, now, given, by, shown)
 
 
 async def _decide(service: ControlService, now: LoadedItem, given: Verdict, by: str) -> Applied:
@@ -294,7 +294,7 @@ async def _decide(service: ControlService, now: LoadedItem, given: Verdict, by: 
 # --- reviews -------------------------------------------------------------------------------------------
 
 
-async def _review(service: ControlService, now: LoadedItem, given: Review, by: str) -> Applied:
+async def _review(service: ControlService, now: LoadedItem, given: Review, by: str, shown: str) -> Applied:
     if isinstance(now.subject, TransactionState):
         return await _review_transaction(service, now, given, by)
     if now.contradicted:
@@ -309,7 +309,7 @@ async def _review(service: ControlService, now: LoadedItem, given: Review, by: s
             _checked_key(service, now)
             return await service.resolve(now.item, "same_key", by=by, evidence=given.evidence)
         case HappenedTimes():
-            return await _count(service, now, given, by)
+            return await _count(service, now, given, by, shown)
         case CompensateAnswer():
             return await _compensate(service, now, given, by)
         case Abandon():
@@ -397,8 +397,13 @@ async def _compensate(service: ControlService, now: LoadedItem, given: Compensat
     return await _together(service, now, words)
 
 
-async def _count(service: ControlService, now: LoadedItem, given: HappenedTimes, by: str) -> Applied:
+async def _count(service: ControlService, now: LoadedItem, given: HappenedTimes, by: str, shown: str) -> Applied:
     """Record how many of the calls that are alike happened: all answers, or none."""
+    if not shown:
+        raise UsageError(
+            f"counting calls that are like {now.item} needs the digest of what was shown",
+            known="one of them may have been sent again since", next_step=to_type("inbox", "--item", now.item),
+        )  # fmt: skip
     if given.times > len(now.alike):
         raise UsageError(f"{now.item} is one of {len(now.alike)} alike, and {given.times} are said to have happened")
     words = CollectingSink(service.engine.environment.clock.wall_ms())

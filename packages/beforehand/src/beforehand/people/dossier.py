@@ -517,5 +517,6 @@ def _commands(about: LoadedItem, listed: str) -> tuple[str, ...]:
         )
     sent = isinstance(about.subject, TransactionState) or about.subject.may_have_been_sent
     result = isinstance(about.subject, OperationState) and needs_result(about.history, about.subject)
-    counted = (to_type("answer", about.item, "retry", "--sent", "NUMBER", "--evidence", "TEXT"),) if about.alike else ()
+    count = ("retry", "--sent", "NUMBER", "--evidence", "TEXT", "--shown", brief(about.digest))
+    counted = (to_type("answer", about.item, *count),) if about.alike else ()
     return (*counted, *answers_with(about.run, "person", listed, sent=sent, result=result))

@@ -155,7 +155,8 @@ def _about_operation(history: RunHistory, operation: OperationState) -> LoadedIt
     approval = operation.wants_approval or (bool(operation.approval.asked_digest) and not operation.may_have_landed)
     kind: Literal["approval", "review"] = "approval" if approval else "review"
     alike = _alike(history, operation)
-    digest = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase, alike)
+    group = [(step, len(one.attempts), one.verification.checks) for step in alike if (one := history.operations[step])]
+    digest = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase, group)
     return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
         operation.approval.asked_digest if approval else digest, operation.phase in {"gated", "unknown"}, operation,

@@ -43,32 +43,37 @@ class PlanDependencies:
         self._relies = _reliance(plan, everywhere, frozenset(inputs))
         named = {name for step in plan.steps for call in step.calls for name in facts_named(call.arguments)}
         self._named = {name: self.facts.get(name) for name in sorted(named)}
+        self._input = _input_of(plan, given)
         self._plan = plan
         self._path = ""
         self._over: set[str] = set()
 
     @property
     def digest(self) -> str:
-        """The digest that an approval is bound to: of the plan, and of the current facts that its arguments name."""
-        if not self._named:
+        """The digest that an approval is bound to: of the plan, the facts that it names, and the input that it uses."""
+        if not (self._named or self._input):
             return self._plan.digest
-        text = msgspec.json.encode([self._plan, self._named], order="deterministic", enc_hook=json_form)
+        parts = [self._plan, self._named, self._input]
+        text = msgspec.json.encode(parts, order="deterministic", enc_hook=json_form)
         return hashlib.sha256(text).hexdigest()[:16]
 
-    def shown(self, tools: Mapping[str, Tool[..., Any]]) -> list[dict[str, Any]]:
-        """The steps as a reviewer is shown them: with those facts in their places, without what their tools redact."""
+    def shown(self, tools: Mapping[str, Tool[..., Any]]) -> dict[str, Any]:
+        """The steps as a reviewer is shown them: with those facts and the defaults of the tools in their places.
+
+        Beside them is the input that their conditions use.
+        """
 
         def call(one: Call) -> dict[str, Any]:
-            hidden, arguments = tools[one.tool].redact, resolved(one.arguments, None, self._named)
+            defaults = {name: value for name, value in tools[one.tool].shape.defaults.items() if value is not None}
             plain: dict[str, Any] = msgspec.to_builtins(one)
-            return {**plain, "arguments": {**arguments, **dict.fromkeys(hidden & arguments.keys(), "(redacted)")}}
+            return {**plain, "arguments": {**_plain(defaults), **resolved(one.arguments, None, self._named)}}
 
         steps: list[dict[str, Any]] = []
         for step in self._plan.steps:
             plain = msgspec.to_builtins(msgspec.structs.replace(step, primary=Call(""), fallbacks=()))
             others = {"fallbacks": [call(one) for one in step.fallbacks]} if step.fallbacks else {}
             steps.append({**plain, "primary": call(step.primary), **others})
-        return steps
+        return {"steps": steps, "input": self._input} if self._input else {"steps": steps}
 
     def begin(self, path: str) -> None:
         """Record that the plan begins, with its steps below `path`."""
@@ -141,6 +146,20 @@ def _reliance(plan: Plan, everywhere: set[str], inputs: frozenset[str]) -> dict[
     own = {step.id: _own(step, inputs) | everywhere for step in plan.steps}
     found = {step.id: own[step.id].union(*(own[name] for name in plan.before(step))) for step in plan.steps}
     return {step: frozenset(names) for step, names in found.items() if names}
+
+
+def _input_of(plan: Plan, given: Any) -> Any:
+    """The parts of the input that conditions of the plan use; all of it where one may use any."""
+    conditions = [text for step in plan.steps for text in (step.when, step.ask_if, *step.abort_if) if text]
+    used = [inputs_used(text) for text in conditions]
+    whole = _plain(given)
+    if None in used or not isinstance(whole, dict):
+        return whole if any(each != frozenset() for each in used) else None
+    return {name: whole[name] for each in used for name in sorted(each or ()) if name in whole}
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value, order="deterministic", enc_hook=json_form))
 
 
 def _own(step: PlanStep, inputs: frozenset[str]) -> set[str]:

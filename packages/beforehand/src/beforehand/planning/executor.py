@@ -57,7 +57,7 @@ def check_plan(
 
 def known_of(tool: Tool[Any, Any]) -> KnownStep:
     """The properties of a tool that a check of its calls needs."""
-    return KnownStep(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns, tool.judged)
+    return KnownStep(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns, tool.redact)
 
 
 async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanResult:
@@ -81,12 +81,24 @@ async def _approval(
 
     The question has the facts that the plan names in their places, and nothing that a tool redacts.
     """
-    shown = {"plan": plan.name, "goal": plan.goal, "together": plan.together, "steps": dependencies.shown(tools)}
+    shown = {"plan": plan.name, "goal": plan.goal, "together": plan.together, **dependencies.shown(tools)}
+    used = {call.tool for step in plan.steps for call in step.calls}
+    contracts = {name: tools[name].digest for name in sorted(used)}
+    asked = await context.value(f"contracts:{plan.name}", lambda: contracts)
     outcome = await context.approval("plan", shown, f"{APPROVE}-{dependencies.digest}")
     if message_basis(outcome) is not None:
         raise outcome.error()
     if outcome.status != "succeeded":
         raise PlanAborted(f"the plan {plan.name} was not approved: {outcome.reason}", run=context.run, plan=plan.name)
+    # The yes is to these tools, and for its time: a deployment, or days, may lie between it and the first step.
+    begun = await context.value(f"contracts:{plan.name}", lambda: contracts)
+    now_ms = await context.value("now", context.now_ms)
+    over = 0 < (outcome.value or 0) <= now_ms
+    if begun != asked or over:
+        why = "the time of its approval is over" if over else "its tools have changed since"
+        raise NewPlanNeeded(
+            f"the plan {plan.name} has to be approved again: {why}", run=context.run, plan=plan.name, results={}
+        )
 
 
 async def _same_plan(context: RunContext, plan: Plan) -> None:

@@ -210,7 +210,7 @@ def _sending_ended(case: Case) -> Move | None:
     evidence = case.evidence
     if case.situation.blocked == "stopped" and not evidence.ambiguous:
         return Wait("the run has stopped", why="person", until_woken=True)
-    if evidence.repeat_safety == "read":
+    if evidence.repeat_safety == "read" and not case.operation.intent.asks_only:
         return Settle("sending ended", "failed", RULE, reason)
     code = INTERRUPTED if case.situation.blocked == "message" else ""
     if evidence.unsent and case.situation.blocked in {"cancel", "aborting", "corrected", "message"}:

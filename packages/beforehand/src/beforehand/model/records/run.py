@@ -241,7 +241,8 @@ class StepsDropped(Stamped, frozen=True):
 class CommandApplied(Stamped, frozen=True):
     """A command (cancel, pause, unpause) was taken from the ledger. `run` is the run that this one was forked from.
 
-    `note` is the text of the person who gave the command. `refused` is the reason if the command was refused.
+    `voices` are the people who had told that run something. `note` is the text of the person who gave the command.
+    `refused` is the reason if the command was refused.
     """
 
     command: str
@@ -250,6 +251,7 @@ class CommandApplied(Stamped, frozen=True):
     note: str = ""
     refused: str = ""
     run: str = ""
+    voices: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
