@@ -155,7 +155,8 @@ def _input_of(plan: Plan, given: Any) -> Any:
     whole = _plain(given)
     if None in used or not isinstance(whole, dict):
         return whole if any(each != frozenset() for each in used) else None
-    return {name: whole[name] for each in used for name in sorted(each or ()) if name in whole}
+    parts = cast("dict[str, Any]", whole)
+    return {name: parts[name] for each in used for name in sorted(each or ()) if name in parts}
 
 
 def _plain(value: Any) -> Any:
