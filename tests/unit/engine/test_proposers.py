@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from beforehand import Key, Run, agent, tool
+from beforehand import Key, Run, agent, current_operation, tool
 from beforehand.errors import RunSuspended, UsageError
 from beforehand.inspect.fork import fork
 from beforehand.model import records as r
@@ -274,4 +274,29 @@ async def test_a_fork_knows_who_proposed_in_the_run_that_it_was_forked_from(lab:
             with pytest.raises(RunSuspended):
                 await app.resume(run)
             assert await asked_to_pay(app, run) == names
+    assert lab.sent == []
+
+
+@virtual
+async def test_who_settled_an_effect_proposes_what_comes_of_it_in_a_run_that_reuses_it(lab: Lab):
+    @tool(claim="name", idempotency=Key.forever(), retry=Retry(attempts=1))
+    async def look_up(name: str) -> int:
+        _ = current_operation().key
+        raise TimeoutError
+
+    @tool(gate="cents > 5000", idempotency=Key.forever())
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[look_up, pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(9000 + await look_up("INV"))
+
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        await app.service.resolve("r-ann/look_up#1", "happened", by="ben", evidence="I looked", result=90_000)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "two", by="dan")
+        assert await asked_to_pay(app, "r-two") == ("dan", "ben")
     assert lab.sent == []

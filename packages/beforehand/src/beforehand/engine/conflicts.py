@@ -195,7 +195,10 @@ ClaimState = Literal["taken", "succeeded", "released", "ended"]
 
 
 class ClaimNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One ledger entry about an effect: which operation, with which arguments, in which state."""
+    """One ledger entry about an effect: which operation, with which arguments, in which state.
+
+    `by` is the person who said that it happened, and so gave its result.
+    """
 
     operation: str
     digest: str
@@ -203,6 +206,7 @@ class ClaimNote(msgspec.Struct, frozen=True, omit_defaults=True):
     generation: int = 0
     outside: int = 0
     result: Raw = NOTHING
+    by: str = ""
 
 
 class ClaimHolder(msgspec.Struct, frozen=True):
@@ -255,13 +259,18 @@ def claim_post(stream: str, operation: str, digest: str, generation: int, outsid
 
 def claim_ended_post(stream: str, operation: str, state: OperationState) -> Post:
     """The ledger entry with the outcome of a claimed effect."""
-    intent = state.intent
-    by_person = state.settlement.basis is not None and state.settlement.basis.by == "person"
-    released = state.phase == "cancelled" or (state.phase == "failed" and by_person)
+    intent, by = state.intent, _said_by(state)
+    released = state.phase == "cancelled" or (state.phase == "failed" and bool(by))
     word: ClaimState = "succeeded" if state.phase == "succeeded" else "released" if released else "ended"
     result = state.settlement.result if word == "succeeded" else NOTHING
-    note = ClaimNote(operation, intent.digest, word, intent.generation, intent.outside, result)
+    note = ClaimNote(operation, intent.digest, word, intent.generation, intent.outside, result, by)
     return Post(stream, f"{intent.generation}/{word}", written(note))
+
+
+def _said_by(state: OperationState) -> str:
+    """The person who settled it; empty where a rule did."""
+    basis = state.settlement.basis
+    return basis.name if basis is not None and basis.by == "person" else ""
 
 
 # --- repeats by a model --------------------------------------------------------------------------------------------
@@ -321,9 +330,8 @@ def repeat_post(stream: str, operation: str, digest: str, after: int | None) -> 
 def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Post:
     """The ledger entry with the outcome of a write that is guarded against repeats."""
     word: ClaimState = "succeeded" if state.phase == "succeeded" else "ended"
-    note = ClaimNote(
-        operation, state.intent.digest, word, result=state.settlement.result if word == "succeeded" else NOTHING
-    )
+    result = state.settlement.result if word == "succeeded" else NOTHING
+    note = ClaimNote(operation, state.intent.digest, word, result=result, by=_said_by(state))
     return Post(stream, f"{operation}/{word}", written(note))
 
 

@@ -550,6 +550,7 @@ async def _reuse(driver: DrivenOperation, move: m.Reuse) -> None:
         result=holder.note.result,
         intent=None if recorded(driver) else driver.operation.intent,
         age_ms=max(0, driver.active.process.environment.clock.wall_ms() - holder.since_ms),
+        by=holder.note.by,
         **driver.active.log.stamp(),
     )
     await driver.record(record, posts=(reused_post(move.source, driver.id),))

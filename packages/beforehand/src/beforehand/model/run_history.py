@@ -86,7 +86,7 @@ def turned_out_otherwise(before: OperationState | None, after: OperationState) -
 
 RunState = Literal["new", "queued", "running", "suspended", "completed", "stopped", "undone"]
 _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *ANSWERS}
-_FROM_PEOPLE: Final = {r.OperationParked, r.ResultGiven, r.ArgumentsEdited, r.Resolved}
+_FROM_PEOPLE: Final = {r.OperationParked, r.ResultGiven, r.ArgumentsEdited, r.OutcomeReused, r.Resolved}
 _BOUNDARY: Final = frozenset(get_args(TransactionRecord))
 PROMISE: Final = "promise"
 PENDING: Final = "pending"
@@ -583,7 +583,7 @@ class RunHistory:
         match record:
             case r.OperationParked():
                 self.lifecycle.heard_before[record.step] = len(self.lifecycle.voices)
-            case r.ResultGiven() | r.ArgumentsEdited():
+            case r.ResultGiven() | r.ArgumentsEdited() | r.OutcomeReused():
                 self.lifecycle.heard(record.by)
             case _:
                 assert isinstance(record, r.Resolved), record

@@ -365,7 +365,10 @@ class Contradicted(Stamped, frozen=True):
 
 
 class OutcomeReused(Stamped, frozen=True):
-    """A call would have repeated an existing effect, so nothing was sent. `source` is the operation of that effect."""
+    """A call would have repeated an existing effect, so nothing was sent. `source` is the operation of that effect.
+
+    `by` is the person who said that it happened.
+    """
 
     step: str
     source: str
@@ -373,6 +376,7 @@ class OutcomeReused(Stamped, frozen=True):
     result: Raw = NOTHING
     intent: Intent | None = None
     age_ms: int = 0
+    by: str = ""
 
 
 class CompensationLinked(Stamped, frozen=True):
