@@ -111,6 +111,8 @@ class World:
         self.nemesis: Final = Nemesis(self, plan.faults, conditions.strikes)
         self.boot = "boot"
         self.skew_ms = plan.skew_ms
+        self.jumped_ms = -3_600_000
+        """When the wall clock was set last."""
         self.store: Final = self._store()
         self.store.stored = self.checker.stored
         self._place: Final = f"{directory}/" if directory else ""

@@ -148,6 +148,7 @@ def _slow(world: World, _life: Life, ms: int) -> None:
 
 def _clock_jump(world: World, _life: Life, ms: int) -> None:
     world.skew_ms += ms
+    world.jumped_ms = world.now_ms()
 
 
 def _backup(world: World, _life: Life, _ms: int) -> None:

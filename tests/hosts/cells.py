@@ -123,7 +123,7 @@ class World(NamedTuple):
             name = item["item"]
             if item["kind"] == "approval":
                 words = self.command("inbox", "--item", name).split()
-                self.command("answer", name, "yes", "--by", "ann", "--shown", words[words.index("--shown") + 1])
+                self.command("answer", name, "yes", "--by", "bea", "--shown", words[words.index("--shown") + 1])
                 continue
             paid = name.split("call_")[1][0]
             landed = (
