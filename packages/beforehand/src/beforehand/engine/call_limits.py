@@ -9,7 +9,7 @@ and none that came later goes before it for ever.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -268,10 +268,14 @@ class CallLimits:
                 queue.opens_ms = 0
             self._wake_next(name)
 
-    async def release_rest(self) -> None:
-        """Release what this process still holds, except for calls that run on after it is closed."""
+    async def release_rest(self, driven: Container[str]) -> None:
+        """Release what this process still holds, except for calls that run on after it is closed.
+
+        Those of runs that are still `driven` are about to begin or under way, whoever did not wait for them.
+        """
         for permit, held in list(self._held.items()):
-            if held.call is None or held.call.done():
+            over = permit.operation.partition("/")[0] not in driven
+            if over and (held.call is None or held.call.done()):
                 await self._journal.release(permit, held.used)
 
     async def slow(self, call: LimitedCall, wait_ms: int) -> None:

@@ -95,7 +95,7 @@ class Engine(Process):
         await self.end_background()
         await self.housekeeping.close()
         with contextlib.suppress(JournalError):
-            await self.limits.release_rest()
+            await self.limits.release_rest(self.active_runs)
         stop_numbering(asyncio.get_running_loop())
         await self.journal.close()
 
