@@ -15,6 +15,7 @@ FOUND: dict[tuple[int, Journal], str] = {
     (31, "sqlite"): "runs that wait for a key may begin once more of them may",
     (88, "sqlite"): "a run that was paused and continued before its process read either goes on",
     (133, "memory"): "a slot that a run gets while an earlier drive of it ends is used, and not held for ever",
+    (7_051_379 - QUEUED, "memory"): "an app that closes keeps the permits of runs that are still driven",
 }
 
 
