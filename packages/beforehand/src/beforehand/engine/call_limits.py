@@ -271,7 +271,7 @@ class CallLimits:
     async def release_rest(self, driven: Container[str]) -> None:
         """Release what this process still holds, except for calls that run on after it is closed.
 
-        Those of runs that are still `driven` are about to begin or under way, whoever did not wait for them.
+        Calls of runs that are still `driven` are about to begin, or under way: they keep theirs.
         """
         for permit, held in list(self._held.items()):
             over = permit.operation.partition("/")[0] not in driven
