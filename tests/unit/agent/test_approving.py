@@ -19,6 +19,7 @@ from beforehand.people.standing_permissions import add_standing
 from beforehand.plans import Call, NewPlanNeeded, Plan, PlanAborted, PlanStep
 from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_crashes import DiesAt, until_it_dies
 
 
 @tool(idempotency=Key.forever(stores="all"))
@@ -420,3 +421,40 @@ async def test_what_a_tool_redacts_is_in_no_plan(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(PlanRefused, match="charge redacts 'card'"):
             await app.run(desk, "Rome")
+
+
+POINTS = (
+    "before_claim", "after_claim", "before_intent", "after_intent", "before_send", "after_send", "before_outcome",
+    "after_outcome", "before_end", "after_end",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("point", POINTS)
+@virtual
+async def test_a_death_between_the_yes_and_the_end_asks_nothing_twice_and_sends_nothing_twice(lab: Lab, point: str):
+    keys = set[str]()
+
+    @tool(idempotency=Key.forever(stores="all"))
+    async def pay(cents: int) -> str:
+        if (key := current_operation().key) not in keys:  # the outside system honors the key
+            keys.add(key)
+            lab.sent.append(f"pay {cents}")
+        return "paid"
+
+    @agent(run_id="p-{city}", tools=[pay])
+    async def desk(run: Run, city: str) -> Any:
+        steps = tuple(PlanStep(id=name, primary=Call("pay", {"cents": cents})) for name, cents in (("a", 1), ("b", 2)))
+        return dict((await run.execute(Plan(goal="g", name="p", together=False, steps=steps), approve=True)).results)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    async with lab.app() as app:  # it has no code of the agent: the run goes on in the process that dies
+        (item,) = await items(app.service.reader)
+        shown = (await load_item(app.service.reader, item.item)).digest
+        await app.service.approve(item.item, by="bea", shown=shown)
+    assert await until_it_dies(lab, desk, DiesAt(point, 1)), f"{point} is not on the way"
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == {"a": "paid", "b": "paid"}
+    assert sorted(lab.sent) == ["pay 1", "pay 2"]
+    assert len([one for one in lab.of("p-ann", r.OperationParked) if one.asks]) == 1

@@ -155,21 +155,24 @@ def _about_operation(history: RunHistory, operation: OperationState) -> LoadedIt
     approval = operation.wants_approval or (bool(operation.approval.asked_digest) and not operation.may_have_landed)
     kind: Literal["approval", "review"] = "approval" if approval else "review"
     alike = _alike(history, operation)
-    group = [(step, len(one.attempts), one.verification.checks) for step in alike if (one := history.operations[step])]
+    group = [(one.step, len(one.attempts), one.verification.checks) for one in alike]
     digest = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase, group)
     return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
         operation.approval.asked_digest if approval else digest, operation.phase in {"gated", "unknown"}, operation,
-        history, queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at, alike=alike,
+        history, queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
+        alike=tuple(one.step for one in alike),
     )  # fmt: skip
 
 
-def _alike(history: RunHistory, operation: OperationState) -> tuple[str, ...]:
-    """The calls that a person cannot tell from this one by what they do; empty where it is the only one."""
-    tool, digest = operation.intent.tool, operation.intent.digest
+def _alike(history: RunHistory, operation: OperationState) -> list[OperationState]:
+    """The unknown calls that a person cannot tell apart by what they do, this one included; empty for a single one."""
+    if operation.phase != "unknown" or operation.intent.serves:
+        return []
+    call = operation.intent.tool, operation.intent.digest
     unknown = [one for one in history.operations.values() if one.phase == "unknown" and not one.intent.serves]
-    found = tuple(one.step for one in unknown if (one.intent.tool, one.intent.digest) == (tool, digest))
-    return found if len(found) > 1 and operation.step in found else ()
+    found = [one for one in unknown if (one.intent.tool, one.intent.digest) == call]
+    return found if len(found) > 1 else []
 
 
 def checked_shown(now: LoadedItem, shown: str) -> None:
