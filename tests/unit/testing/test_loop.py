@@ -1,6 +1,7 @@
 """The virtual loop: when time jumps, what works outside of it, and what is left of a dead process."""
 
 import asyncio
+import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -208,6 +209,23 @@ def test_a_task_that_closes_a_generator_is_closed_at_the_end() -> None:
     loop = VirtualLoop(outside="none")
     loop.simulate(main())
     assert loop.is_closed()
+
+
+def test_ctrl_c_waits_for_the_end_of_a_step_and_a_second_one_does_not() -> None:
+    reached: list[str] = []
+
+    async def main(times: int) -> None:
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        reached.append(f"the end of the step after {times}")
+        await asyncio.sleep(0)
+        reached.append("the next step")
+
+    for times in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            VirtualLoop().simulate(main(times))
+    assert reached == ["the end of the step after 1"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @agent

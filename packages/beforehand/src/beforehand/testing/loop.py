@@ -17,7 +17,9 @@ import contextvars
 import heapq
 import inspect
 import selectors
+import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -117,6 +119,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.world: Final = Actor("world")
         self.steps = 0
         self.halted = False
+        self._interrupted = False
         self._now = now_s
         self._limit = limit
         self._until = now_s + limit.total_seconds()
@@ -259,8 +262,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         sys.set_asyncgen_hooks(self._asyncgen_firstiter_hook, self._asyncgen_finalizer_hook)
         try:
             task: asyncio.Task[T] = self.create_task(main)
-            while not task.done() and not self.halted:
-                self._run_once()
+            with self._between_steps():
+                while not task.done() and not self.halted:
+                    if self._interrupted:
+                        raise KeyboardInterrupt
+                    self._run_once()
             return task.result() if task.done() else None
         finally:
             for actor in self._graves:
@@ -268,6 +274,29 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             sys.set_asyncgen_hooks(*hooks)
             asyncio._set_running_loop(None)  # noqa: SLF001 - as above
             self.close()
+
+    @contextlib.contextmanager
+    def _between_steps(self) -> Generator[None]:
+        """Let Ctrl-C wait for the end of a callback: inside one, it may drop a coroutine before it is awaited.
+
+        A second one is not waited for, as in `asyncio.Runner`.
+        """
+        main = threading.current_thread() is threading.main_thread()
+        if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+
+        def interrupt(*_: object) -> None:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._interrupted = True
+            self._write_to_self()  # type: ignore[attr-defined]  # the stubs omit what is private
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def bury(self, actor: Actor) -> None:
         """Close tasks that never ended, in a fixed order, when their code has no effect. Cleanup may begin tasks."""
