@@ -264,8 +264,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             task: asyncio.Task[T] = self.create_task(main)
             with self._between_steps():
                 while not task.done() and not self.halted:
-                    if self._interrupted:
-                        raise KeyboardInterrupt
                     self._run_once()
             return task.result() if task.done() else None
         finally:
@@ -325,6 +323,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         """Run one callback, or wait until one can run."""
+        if self._interrupted:
+            raise KeyboardInterrupt
         if self._outside != "none":
             self._look_outside()
         runnable = [actor for actor in self._actors if actor.ready and not actor.paused]
