@@ -6,16 +6,17 @@ start itself is the question begins with `subprocess`, as ever.
 """
 
 import atexit
-import functools
+import importlib
 import json
 import os
 import runpy
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,12 +40,10 @@ def run(
             "arguments": arguments, "cwd": str(cwd or Path.cwd()), "env": dict(os.environ if env is None else env),
             "out": str(out), "err": str(err), "timeout": timeout,
         }  # fmt: skip
-        server = _warm()
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(json.dumps(job) + "\n")
-        server.stdin.flush()
-        status: int | None = json.loads(server.stdout.readline())
+        warm = _warm()
+        warm.jobs.write(json.dumps(job) + "\n")
+        warm.jobs.flush()
+        status: int | None = json.loads(warm.answers.readline())
         if status is None:
             raise subprocess.TimeoutExpired(arguments, timeout)
         return subprocess.CompletedProcess(arguments, status, out.read_text("utf-8"), err.read_text("utf-8"))
@@ -54,13 +53,47 @@ def _of_python(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name.startswith("PYTHON")}
 
 
-@functools.cache
-def _warm() -> "subprocess.Popen[str]":
-    """The warm process of this one, which ends it when it ends itself."""
-    command = [sys.executable, "-P", str(Path(__file__)), *sys.path]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    atexit.register(server.communicate)
-    return server
+class Warm(NamedTuple):
+    """A warm process: it reads jobs, and answers how each ended."""
+
+    jobs: IO[str]
+    answers: IO[str]
+
+
+_processes: list[Warm] = []
+"""The warm process of this one, as soon as it is needed."""
+
+
+def _warm() -> Warm:
+    if not _processes:
+        command = [sys.executable, "-P", str(Path(__file__)), *sys.path]
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert server.stdin is not None
+        assert server.stdout is not None
+        atexit.register(server.communicate)
+        _processes.append(Warm(server.stdin, server.stdout))
+    return _processes[0]
+
+
+def keep() -> None:
+    """Take this process as it is now, itself a fork of a warm one, as what later programs begin from."""
+    (jobs, to_do), (results, answers) = os.pipe(), os.pipe()
+    kept = os.fork()
+    if kept == 0:
+        os.close(to_do)
+        os.close(results)
+        serve(os.fdopen(jobs), os.fdopen(answers, "w"))
+        os._exit(0)
+    os.close(jobs)
+    os.close(answers)
+    warm = Warm(os.fdopen(to_do, "w"), os.fdopen(results))
+    _processes[:] = [warm]
+
+    def end() -> None:
+        warm.jobs.close()
+        os.waitpid(kept, 0)
+
+    atexit.register(end)
 
 
 # --- the warm process -------------------------------------------------------------------------------------------------
@@ -72,10 +105,9 @@ def serve(jobs: IO[str], answers: IO[str]) -> None:
         job: dict[str, Any] = json.loads(line)
         child = os.fork()
         if child == 0:
-            return become(job)
+            become(job)
         answers.write(json.dumps(ended(child, job["timeout"])) + "\n")
         answers.flush()
-    return None
 
 
 def ended(child: int, seconds: float) -> int | None:
@@ -94,7 +126,7 @@ def ended(child: int, seconds: float) -> int | None:
         os.close(watched)
 
 
-def become(job: Mapping[str, Any]) -> None:
+def become(job: Mapping[str, Any]) -> NoReturn:
     """Run the program of a job in this process, which ends as the program does."""
     os.environ.clear()
     os.environ.update(job["env"])
@@ -104,7 +136,28 @@ def become(job: Mapping[str, Any]) -> None:
         opened = os.open(path, flags, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
-    words: list[str] = job["arguments"]
+    status = 1
+    try:
+        perform(job["arguments"])
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        sys.excepthook(*sys.exc_info())
+    finally:
+        # The interpreter would take itself apart now, and visit every object of the warm process: nine tenths of the
+        # time of a short program.
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status & 0xFF)
+
+
+def perform(words: list[str]) -> None:
+    """Run what the arguments of Python name."""
     if words[0] == "-P":
         words = words[1:]
     elif words[0] in {"-c", "-m"}:
@@ -126,8 +179,13 @@ WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 if __name__ == "__main__":
     sys.path[:] = sys.argv[1:]
-    import beforehand.app
-    import beforehand.cli.main
-    import beforehand.journal.sqlite.journal  # noqa: F401 -- what the programs need is imported once
+    import gc
+    import pkgutil
 
+    import beforehand.cli
+    import beforehand.journal.sqlite.journal
+
+    for command in pkgutil.iter_modules(beforehand.cli.__path__, "beforehand.cli."):
+        importlib.import_module(command.name)
+    gc.freeze()  # so that a collection in a child touches nothing of its parent, which would be copied
     serve(sys.stdin, sys.stdout)

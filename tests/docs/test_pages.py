@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.docs.pages import ROOT, blocks, pages, visible
 from tests.hosts.environments import python_of
 
 PLAYER = Path(__file__).with_name("play.py")
+PATIENCE_S = 600
+"""A page may start a framework ten times, on a busy machine."""
+
 COMMANDS = Path(sys.executable).parent  # where installing the package put `beforehand`
 
 
@@ -26,17 +30,17 @@ OF_HOSTS = {
 
 def play(page: Path, directory: Path, commands: Path = COMMANDS) -> subprocess.CompletedProcess[str]:
     host = OF_HOSTS.get(page.relative_to(ROOT).as_posix()) if page.is_relative_to(ROOT) else None
-    program = (
-        [sys.executable, "-W", "error"] if host is None else [python_of(host)]
-    )  # warnings of a framework are its own
+    env = os.environ | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
+    if host is None:
+        return forked.run([str(PLAYER), str(page)], cwd=directory, env=env, timeout=PATIENCE_S)
     return subprocess.run(
-        [*program, PLAYER, page],
+        [python_of(host), PLAYER, page],
         cwd=directory,
-        env=os.environ | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"},
+        env=env,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=600,  # a page may start a framework ten times, on a busy machine
+        timeout=PATIENCE_S,
         check=False,
     )
 
