@@ -198,7 +198,7 @@ async def quote(city: str) -> int:
 
 
 @tool(idempotency=Key.forever(stores="all"))
-async def wire(cents: int) -> str:
+async def wire(cents: int, to: str = "house") -> str:
     _ = current_operation().key
     return f"wired {cents}"
 
@@ -232,7 +232,7 @@ async def test_a_plan_is_approved_by_another_person_than_who_asked_for_it(lab: L
     async with lab.app(desk) as app:
         found = await asked(app, desk)
         assert found.subject.reason == (
-            "may the plan p be carried out: wire(cents=6000000)? the contract asks for a person"
+            "may the plan p be carried out: wire(cents=6000000, to=house)? the contract asks for a person"
         ), "the calls and the amounts are in the question"
         with pytest.raises(UsageError, match="ann asked for run p-Rome"):
             await app.service.approve(found.item, by="ann", shown=found.digest)
@@ -278,32 +278,54 @@ def by_quote(within: str) -> tuple[PlanStep, ...]:
     return PlanStep(id="q", primary=Call("quote", {"city": "Rome"})), PlanStep(id="w", primary=pay)
 
 
-@pytest.mark.parametrize(("within", "asks"), [("", True), ("cents <= 5000", False), ("cents <= 500", True)])
+@pytest.mark.parametrize(
+    ("within", "asks"),
+    [
+        ("", True), ("cents <= 5000", False), ("cents <= 500", True), ("cents in [800, 900]", False),
+        ("cents == 900 && to == 'a && b || true'", True), ("cents > -1 && cents < 1e6 && to == 'house'", False),
+    ],
+)  # fmt: skip
 @virtual
 async def test_a_result_is_approved_within_the_bound_of_the_plan_only(lab: Lab, within: str, asks: bool):
     desk = wiring(*by_quote(within))
     async with lab.app(desk) as app:
         found = await asked(app, desk)
-        assert 'wire(cents={"result":"q"})' in found.subject.reason
+        assert 'wire(cents={"result":"q"}, to=house)' in found.subject.reason
         await app.service.approve(found.item, by="bea", shown=found.digest)
         if asks:
             step = await asked(app, desk)
             assert step.item == "p-Rome/p/w/wire#1"
-            assert "wire(cents=900)" in step.subject.reason
+            assert "wire(cents=900, to=house)" in step.subject.reason
             await app.service.approve(step.item, by="bea", shown=step.digest)
         assert (await app.run(desk, "Rome"))["w"] == "wired 900"
 
 
 @pytest.mark.parametrize(
     ("within", "why"),
-    [("1 < 2", "does not limit 'cents' of wire"), ("dollars < 5", "it uses dollars"), ("cents <", "within of wire: ")],
-)
+    [
+        ("1 < 2", "'1 < 2' compares no argument with a constant; write it such as cents <= 50000 && city in"),
+        ("to == 'house'", "does not limit 'cents' of wire, which is a result: compare it by <=, <, == or in"),
+        ("cents >= 0", "does not limit 'cents'"),
+        ("dollars < 5", "it uses dollars"),
+        ("cents <", "within of wire: "),
+        *(
+            (free, "compares no argument with a constant")
+            for free in (
+                "true", "cents == cents", "cents <= cents + 1", "cents != 0", "cents <= 5 || true", "size([cents]) < 2",
+                "true || (cents <= 5 && cents <= 5 && true)", "cents <= 5 && to != '' || true", "cents <= 5 ? true : true",
+                "to == '''a''' || true || to == '''b''' && cents <= 5", r"to == r'\' || true || to == '' && cents <= 5",
+                "cents <= 5 // && true", "cents in [cents]", "cents <= 5 && [cents].all(one, true)",
+            )
+        ),
+    ],
+)  # fmt: skip
 @virtual
 async def test_a_bound_that_leaves_a_result_free_is_refused_before_a_person_is_asked(lab: Lab, within: str, why: str):
     desk = wiring(*by_quote(within))
     async with lab.app(desk) as app:
-        with pytest.raises(PlanRefused, match=why):
+        with pytest.raises(PlanRefused) as refused:
             await app.run(desk, "Rome")
+    assert why in str(refused.value)
     assert not lab.of("p-Rome", r.OperationParked)
 
 

@@ -160,7 +160,7 @@ ANSWER = {
                     "flight": {"$result": "find.0"}, "passengers": [{"name": "Ann", "luggage": 1}], "wish": None,
                     "travel": None, "notes": '{"meal": "vegan"}', "pair": '[2, "y"]', "extra": None,
                 },
-                "within": "flight != ''",
+                "within": "flight in ['TP1', 'TP2']",
             },
             "fallbacks": [], "after": ["find"], "when": "size(results.find) > 0", "abort_if": [], "ask_if": "",
             "timeout_s": 20, "attempts": 2, "hold": False, "relies_on": [],

@@ -35,6 +35,13 @@ _INPUT: Final = re.compile(r"\binput\b")
 _INPUTS: Final = re.compile(r"\binput\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
 _QUOTED: Final = r"""(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _TEXTS: Final = re.compile(rf"((?:results|input)\s*\[\s*{_QUOTED}\s*\])|{_QUOTED}|//[^\n]*", re.DOTALL)
+_NUMBER: Final = r"-?\d[\w.]*"
+_CONSTANT: Final = rf'(?:{_NUMBER}|""|true|false)'
+_LIMIT: Final = re.compile(
+    rf"\s*([A-Za-z_]\w*)(?:\s*<=?\s*{_NUMBER}|\s*==\s*{_CONSTANT}|\s+in\s*\[\s*{_CONSTANT}(?:\s*,\s*{_CONSTANT})*\s*\])\s*"
+    rf"|\s*[A-Za-z_]\w*\s*>=?\s*{_NUMBER}\s*"
+)
+"""A comparison with a constant in code without texts: one that names the argument that it limits, or a least number."""
 _FUNCTIONS: Final = frozenset(
     {
         "size", "contains", "startsWith", "endsWith", "matches", "has", "int", "uint", "double", "string", "bytes",
@@ -93,10 +100,22 @@ def checked(text: str, known: Collection[str]) -> None:
         raise ConditionError(f"unknown function {', '.join(sorted(named - _FUNCTIONS))}")
 
 
-def names_used(text: str, known: Collection[str]) -> frozenset[str]:
-    """Parse a condition that may use the `known` names; those that it uses. Raises `ConditionError`."""
+def names_limited(text: str, known: Collection[str]) -> frozenset[str]:
+    """Parse a bound on the `known` names; those that it limits. Raises `ConditionError`.
+
+    A bound is a conjunction of comparisons with constants. So it cannot hold for every value, as `cents == cents` does.
+    """
     checked(text, known)
-    return frozenset(_program(text).variables())
+    limited = set[str]()
+    for part in _code(text).split("&&"):
+        found = _LIMIT.fullmatch(part)
+        if found is None:
+            raise ConditionError(
+                f"{part.strip()!r} compares no argument with a constant; write it such as cents <= 50000 && "
+                "city in ['Rome', 'Oslo'], or leave it out: then a person is asked about the call when it comes"
+            )
+        limited.add(found[1] or "")
+    return frozenset(limited & set(_program(text).variables()))
 
 
 def inputs_used(text: str) -> frozenset[str] | None:

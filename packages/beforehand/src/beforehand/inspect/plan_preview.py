@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from beforehand.agent.agent import Agent, gather_tools
-from beforehand.agent.conditions import names_used, steps_used
+from beforehand.agent.conditions import names_limited, steps_used
 from beforehand.agent.tool import Tool
 from beforehand.errors import UsageError
 from beforehand.inspect.contracts import Danger, clauses
@@ -94,7 +94,7 @@ async def dry_run(plan: Plan, tools: Mapping[str, AnyTool]) -> ShownPlan:
 
 
 def _faults(plan: Plan, tools: Mapping[str, AnyTool]) -> list[PlanFault]:
-    return faults_of(plan, Given({name: known_of(tool) for name, tool in tools.items()}), steps_used, names_used)
+    return faults_of(plan, Given({name: known_of(tool) for name, tool in tools.items()}), steps_used, names_limited)
 
 
 def _in_order(plan: Plan) -> list[PlanStep]:

@@ -20,8 +20,9 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """One call of a tool.
 
     An argument `{"$result": "flight.code"}` is a part of an earlier step's result. An argument `{"$fact": "airport"}`
-    is the run's fact of that name. `within` is a condition over the arguments, such as `cents <= 50000`: who approves
-    the plan approves the call within it before the result is known. Otherwise the call is asked about when it comes.
+    is the run's fact of that name. `within` limits each argument that is a result, by comparisons with constants such
+    as `cents <= 50000 && city in ['Rome', 'Oslo']`: who approves the plan approves the call within it before the result
+    is known. Otherwise the call is asked about when it comes.
     """
 
     tool: str

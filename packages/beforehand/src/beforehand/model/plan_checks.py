@@ -56,17 +56,17 @@ class PlanFault(msgspec.Struct, frozen=True):
 
 Parse = Callable[[str], Iterable[str]]
 """Parses a condition and gives the steps it mentions. Raises `ValueError` saying what is wrong."""
-Names = Callable[[str, Collection[str]], frozenset[str]]
-"""Parses a condition over the known names and gives those it mentions. Raises `ValueError` saying what is wrong."""
+Limited = Callable[[str, Collection[str]], frozenset[str]]
+"""Parses a bound on the known names and gives those it limits. Raises `ValueError` saying what is wrong."""
 
 
-def faults_of(plan: Plan, given: Given, parse: Parse, names: Names) -> list[PlanFault]:
+def faults_of(plan: Plan, given: Given, parse: Parse, limited: Limited) -> list[PlanFault]:
     """Everything that is wrong with the plan; an empty list means that it can run."""
     found = [*_as_a_whole(plan)]
     ids = {step.id for step in plan.steps}
     for step in plan.steps:
         found += [PlanFault(step.id, what) for what in _of_step(plan, step, ids, given)]
-        found += [PlanFault(step.id, what) for call in step.calls for what in _of_bound(call, given, names)]
+        found += [PlanFault(step.id, what) for call in step.calls for what in _of_bound(call, given, limited)]
     cycle = _cycle(plan)
     if cycle:
         found.append(PlanFault(cycle[0], f"it waits for itself: {' -> '.join((*cycle, cycle[0]))}"))
@@ -129,15 +129,15 @@ def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], given: Given
     yield from _of_arguments(plan, call, ids, given, tool)
 
 
-def _of_bound(call: Call, given: Given, names: Names) -> Iterator[str]:
+def _of_bound(call: Call, given: Given, limited: Limited) -> Iterator[str]:
     """A bound limits each argument that is a result, or an approval of the plan would cover any value of it."""
     tool = given.tools.get(call.tool)
     if not call.within or tool is None:
         return
     try:
         open_ones = {name for name, value in call.arguments.items() if any(references(value))}
-        for name in sorted(open_ones - names(f"!({call.within})", sorted(tool.types.keys() - tool.redact))):
-            yield f"within does not limit {name!r} of {call.tool}, which is a result"
+        for name in sorted(open_ones - limited(call.within, sorted(tool.types.keys() - tool.redact))):
+            yield f"within does not limit {name!r} of {call.tool}, which is a result: compare it by <=, <, == or in"
     except ValueError as error:
         yield f"within of {call.tool}: {error}"
 

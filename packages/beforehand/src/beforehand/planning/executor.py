@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from beforehand.agent.conditions import ConditionError, holds, names_used, reads_result_of, steps_used
+from beforehand.agent.conditions import ConditionError, holds, names_limited, reads_result_of, steps_used
 from beforehand.agent.run_context import RunContext
 from beforehand.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanRefused, PlanStepFailed
 from beforehand.model.contract import Contract
@@ -48,7 +48,7 @@ def check_plan(
     the plan will be executed inside a transaction of code.
     """
     known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
-    faults = faults_of(plan, Given(known, facts, inside), steps_used, names_used)
+    faults = faults_of(plan, Given(known, facts, inside), steps_used, names_limited)
     if faults:
         listed = tuple(map(str, faults))
         reasons = "1 reason" if len(listed) == 1 else f"{len(listed)} reasons"

@@ -56,7 +56,7 @@ def _call(tool: Tool[..., Any], definitions: dict[str, Schema]) -> Schema:
         definitions |= needed
         left_out = () if name in tool.shape.required else (_NULL,)
         arguments[name] = one_of(value, _to(_RESULT), _to(_FACT), *left_out)
-    within = {**_TEXT, "description": "a CEL condition over the arguments that limits each result; empty for none"}
+    within = {**_TEXT, "description": "limits each result, such as cents <= 50000 && city in ['Rome']; empty for none"}
     return closed({"tool": {**_TEXT, "const": tool.name}, "arguments": closed(arguments), "within": within})
 
 
