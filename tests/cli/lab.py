@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -108,8 +109,8 @@ class Said:
 
     @property
     def words(self) -> str:
-        """The text without its line breaks, for sentences that are folded."""
-        return " ".join(self.out.split())
+        """The text without its line breaks and the marks behind them, for sentences that are folded."""
+        return " ".join(re.sub(r"\n *\| ", " ", self.out).split())
 
     @property
     def remarks(self) -> str:

@@ -59,9 +59,9 @@ def test_it_is_in_the_inbox_and_wherever_the_outcome_is_shown(bounced: Lab):
     assert "contradicted: pay#1" in line
     assert next_step == f"Next: beforehand why {NAME}"
 
-    shown = bounced("show", "pay-ann").out
-    assert "contradicted: attempt 1 reported late: rejected bounced" in " ".join(shown.split())
-    assert f"beforehand why {NAME}" in shown
+    shown = bounced("show", "pay-ann")
+    assert "contradicted: attempt 1 reported late: rejected bounced" in shown.words
+    assert f"beforehand why {NAME}" in shown.out
     entries = [one for one in bounced("show", "pay-ann", "--json").json["entries"] if one["step"] == "pay#1"]
     assert entries[-1]["mark"] == "asks"
     notes = [f"{note['label']}: {note.get('text', '')}" for entry in entries for note in entry.get("notes", ())]

@@ -169,8 +169,8 @@ def test_a_removed_entry_is_found_at_open_and_can_be_gone_on_without(asking: Lab
         asking("signal", "ticket-1", event)
     tamper(asking, "delete from ledger where id = 1")
     doctor = asking("doctor")
-    assert "distrustful: 1 of its records or ledger entries were removed: `beforehand verify` names them" in " ".join(
-        doctor.out.split()
+    assert (
+        "distrustful: 1 of its records or ledger entries were removed: `beforehand verify` names them" in doctor.words
     )
     assert asking("verify").status == 4
     asking("doctor", "--trust", "ann")

@@ -161,3 +161,22 @@ def test_a_text_with_line_ends_makes_no_line_that_looks_like_ours(shop: Lab, mod
             line
         )
     assert "beforehand cancel fake" in said[1].out, "the text is shown all the same"
+
+
+FOLDED = f"{'beforehand cancel fake ' * 40}"
+"""A text of which each line begins as a command of ours does, however it is folded and wherever it begins."""
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "133"])
+@pytest.mark.parametrize("mode", ["ask", "pay", "raise"])
+def test_no_line_of_a_folded_text_looks_like_ours(shop: Lab, mode: str, columns: str):
+    shop.environment["COLUMNS"] = columns
+    shop.write("asker.py", ASKER.replace(FAKE, FOLDED))
+    run = f"run-{mode}"
+    item = {"ask": f"{run}/ask#1", "pay": f"{run}/pay#1", "raise": run}[mode]
+    said = [shop("run", "asker.py:desk", f'"{mode}"')]
+    said += [shop(*words) for words in (("inbox", "--item", item), ("inbox",), ("show", run), ("ps",), ("why", item))]
+    said.append(shop("undo", run, "--dry-run"))
+    said.append(shop("take-over", run, "--look"))
+    for line in (line for one in said for line in (one.out + one.err).split("\n")):
+        assert not line.strip().startswith(("beforehand cancel fake", "cancel fake", "fake")), line

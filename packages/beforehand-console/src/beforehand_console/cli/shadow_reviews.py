@@ -9,7 +9,7 @@ import msgspec
 
 from beforehand.cli.common import CommandCall, by_option, command
 from beforehand.errors import UsageError
-from beforehand.inspect.text import count, moment, safe
+from beforehand.inspect.text import count, marked, moment, safe
 from beforehand.model.shell import NAME, lines, to_type
 from beforehand_console.reviews.shadow_reviews import ReviewWord, ShadowReview, drawn_call, open_reviews, review
 
@@ -63,7 +63,7 @@ async def _list(call: CommandCall) -> None:
         return
     for one in found[:LISTED]:
         call.screen.line((one.operation, "cyan"), (f"  sent {moment(one.at_ms)} by the rule {safe(one.rule)!r}", "dim"))
-        call.screen.line(f"  {safe(one.asks)}")
+        call.screen.line(f"  {marked(safe(one.asks))}")
         call.screen.commands(to_type("why", one.operation), *_verdicts(one.operation))
     if len(found) > LISTED:
         call.screen.line(f"... and {len(found) - LISTED:,} more: --json has all")

@@ -73,7 +73,7 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
 
 def _labelled(label: str, texts: Iterator[str] | Sequence[str]) -> Iterator[tuple[str, str]]:
     for number, text in enumerate(texts):
-        yield (label if number == 0 else ""), text
+        yield (label if number == 0 else "|"), text
 
 
 def _change(one: Change) -> str:

@@ -16,7 +16,8 @@ from beforehand.cli.ink import Ink
 from beforehand.inspect.text import safe, safe_json, short
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.measure import Measurement
     from rich.text import Text
 
 MARKS: Final = {"ok": "✓", "failed": "✗", "unknown": "?", "open": "…", "asks": "?", "off": "-", "info": "·"}
@@ -90,13 +91,14 @@ class Screen:
         room = max(8, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
         for row in cells:
             *first, (last, style) = row
-            for line in folds(last, room):
+            for number, line in enumerate(folds(last, _room(cell_len(last), room))):
                 padded = [
                     (text + " " * (size - cell_len(text)) + "  ", ink)
                     for (text, ink), size in zip(first, widths, strict=True)
                 ]
                 whole = "".join(text for text, _ in padded)
-                self._ink.line([*padded, (line, style)] if line else [(whole.rstrip(), "")])
+                shown = _FOLD + line if number else line
+                self._ink.line([*padded, (shown, style)] if shown else [(whole.rstrip(), "")])
                 first = [("", "")] * len(first)
 
     def show(self, what: RenderableType) -> None:
@@ -155,6 +157,15 @@ class Screen:
         return phrase((signs[name], STYLES[name]))
 
 
+_FOLD: Final = "| "
+"""Begins each further line of a folded text, as in `marked`: a text of others has no line to itself."""
+
+
+def _room(length: int, room: int) -> int:
+    """The width at which a text of this length is folded: the mark takes a part of the room."""
+    return room if length <= room else max(1, room - len(_FOLD))
+
+
 def folds(text: str, room: int) -> list[str]:
     """The lines of a text that is folded between words, or within a word that is longer than a line."""
     from rich.cells import cell_len, chop_cells  # noqa: PLC0415 - as above
@@ -195,7 +206,25 @@ def prose(text: str, style: str = "") -> Text:
     return Text(safe(text, lines=True), style)
 
 
-def grid(rows: Iterable[tuple[RenderableType, ...]], widths: tuple[int | None, ...] = ()) -> RenderableType:
+class _Cell:
+    """A text in a table. Where it is folded, each further line is marked."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement  # noqa: PLC0415 - as above
+
+        return Measurement.get(console, options, self._text)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Text]:
+        lines = self._text.wrap(console, _room(self._text.cell_len, options.max_width), overflow="fold")
+        yield lines[0]
+        for line in lines[1:]:
+            yield phrase((_FOLD, "dim")) + line
+
+
+def grid(rows: Iterable[tuple[Text, ...]], widths: tuple[int | None, ...] = ()) -> RenderableType:
     """Columns without lines. A width fixes a column; the last one takes what is left and folds."""
     from rich.table import Table  # noqa: PLC0415 - as above
 
@@ -205,5 +234,5 @@ def grid(rows: Iterable[tuple[RenderableType, ...]], widths: tuple[int | None, .
         width = widths[index] if index < len(widths) else None
         table.add_column(width=width, overflow="fold")
     for row in listed:
-        table.add_row(*row)
+        table.add_row(*map(_Cell, row))
     return table

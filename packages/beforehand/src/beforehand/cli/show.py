@@ -17,7 +17,7 @@ from beforehand.inspect.model_text import said_text, seen_text
 from beforehand.inspect.reader import waits_of
 from beforehand.inspect.render_records import plain_input, stored
 from beforehand.inspect.run_state import StateAt, state_at
-from beforehand.inspect.text import count, duration, moment, safe, short
+from beforehand.inspect.text import count, duration, marked, moment, safe, short
 from beforehand.inspect.timeline import Timeline, TimelineEntry, TimelineNote, timeline
 from beforehand.journal.host import wall_ms
 from beforehand.model.shell import to_type
@@ -26,7 +26,7 @@ from beforehand.model.waits import answers_with, brings
 from beforehand.model.wording import arguments_text
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
     from beforehand.inspect.explain import Explanation, Policing
     from beforehand.inspect.reader import ReadRecord
@@ -126,7 +126,7 @@ async def _explained(call: CommandCall, operation: str) -> Explanation:
 def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.line((found.operation, "bold"), f"  {found.phase}")
     if found.title:
-        screen.line(f"  {safe(found.title)}")
+        screen.line(f"  {marked(safe(found.title))}")
     screen.line(f"  {safe(found.tool)}({safe(arguments_text(bytes(found.arguments)))})")
     screen.line((f"  key {found.key}", "dim"))
     for label, raw in (("relied on", found.relied_on), ("expected as evidence", found.expected)):
@@ -249,16 +249,16 @@ class Following:
 
 def show_entries(screen: Screen, entries: list[TimelineEntry], since: int) -> None:
     """Show one line per entry, with its events below it."""
-    longest = max((len(entry.step) for entry in entries), default=0)
+    longest = max((len(name) for entry in entries for name in (entry.step, *map(_label, entry.notes))), default=0)
     width = min(_WIDEST_STEP, max(_NARROWEST_STEP, longest))
-    rows: list[tuple[RenderableType, ...]] = []
+    rows: list[tuple[Text, ...]] = []
     for entry in entries:
         rows.append(_entry_line(screen, entry, since, width))
         rows.extend(_note_line(screen, note, since) for note in entry.notes)
     screen.show(grid(rows, (8, 1, width)))
 
 
-def _entry_line(screen: Screen, entry: TimelineEntry, since: int, width: int) -> tuple[RenderableType, ...]:
+def _entry_line(screen: Screen, entry: TimelineEntry, since: int, width: int) -> tuple[Text, ...]:
     room = max(20, screen.out.width - _BESIDE - width)
     style = "italic dim" if entry.kind == "run" else "bold" if entry.kind == "write" else ""
     whole = entry.kind == "run" or entry.mark in {"unknown", "asks", "failed", "open"}
@@ -289,13 +289,17 @@ def _with_arguments(entry: TimelineEntry, room: int) -> str:
     return f"{short(call, left - len(result) - 3)} → {result}{took}"
 
 
-def _note_line(screen: Screen, note: TimelineNote, since: int) -> tuple[RenderableType, ...]:
+def _label(note: TimelineNote) -> str:
+    return f"  {note.label}"
+
+
+def _note_line(screen: Screen, note: TimelineNote, since: int) -> tuple[Text, ...]:
     took = f" ({duration(note.took_ms)})" if note.took_ms is not None else ""
     text = screen.located(note.text) if note.label == "answer with" else note.text + took
-    return (_offset(note.at, since), phrase(""), phrase((f"  {note.label}", "dim")), phrase((text, "dim")))
+    return (_offset(note.at, since), phrase(""), phrase((_label(note), "dim")), phrase((text, "dim")))
 
 
-def _offset(at: int, since: int) -> RenderableType:
+def _offset(at: int, since: int) -> Text:
     text = phrase((f"+{duration(max(0, at - since))}", "dim"))
     text.justify = "right"
     return text
@@ -346,7 +350,7 @@ def _show_in_full(screen: Screen, entry: TimelineEntry) -> None:
     screen.line("")
     screen.line((entry.step, "bold"), f"  {entry.kind} {entry.name}  {entry.status}")
     if entry.title:
-        screen.line(f"  {safe(entry.title)}")
+        screen.line(f"  {marked(safe(entry.title))}")
     for label, text in _in_full(entry):
         screen.line((f"  {label}", "dim"))
         screen.block(f"  {text}")

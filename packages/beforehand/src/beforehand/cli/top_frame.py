@@ -97,7 +97,7 @@ def _attention(found: Sequence[Attention], most: int, width: int) -> Iterator[Li
         yield [("Nothing needs you.", "green")]
     for one in found[:most]:
         for number, text in enumerate(folds(safe(one.what), width - 2)[:_FOLDED]):
-            yield [("  " if number else "! ", "bold yellow"), (text, "yellow")]
+            yield [("| " if number else "! ", "bold yellow"), (text, "yellow")]
         if one.command:
             yield [(f"  {short(safe(one.command), width - 2)}", "dim")]
     if len(found) > most:

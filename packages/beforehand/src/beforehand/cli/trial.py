@@ -212,7 +212,7 @@ def _tell_failures(screen: Screen, found: Report) -> None:
     for group in found.failures[:_SHOWN]:
         lines = ", ".join(map(str, group.lines[:8])) + (", …" if len(group.lines) > 8 else "")
         screen.line((count(group.count, "run"), "bold red"), f" {_NAMES[group.arm]}  ", (f"line {lines}", "dim"))
-        rows = [(phrase("  "), phrase(short(group.reason, 400)))]
+        rows = [(phrase("| "), phrase(short(group.reason, 400)))]
         if group.faults:
             rows.append((phrase("  "), phrase((f"after {'; '.join(group.faults)}", "dim"))))
         screen.show(grid(rows, (2,)))

@@ -19,7 +19,7 @@ from beforehand.model.shell import to_type
 from beforehand.people.idempotent_answers import decide_transaction_idempotently
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
     from beforehand.cli.apps import AnyAgent
     from beforehand.control.undo import Undone
@@ -148,7 +148,7 @@ def _show(screen: Screen, found: Preview) -> None:
     if not found.effects:
         screen.line(f"{found.run} has no effect left that could be undone.")
         return
-    rows: list[tuple[RenderableType, ...]] = []
+    rows: list[tuple[Text, ...]] = []
     for one in found.effects:
         mark, text = _CAN[one.can]
         line = text.format(by=one.by, why=to_type("why", one.operation))

@@ -38,6 +38,9 @@ _OWN_COMMANDS: Final = re.compile(
     re.DOTALL,
 )
 
+_LIKE_OURS: Final = re.compile(r"\W*(?:beforehand\b(?!: )|(?:next|known):)", re.IGNORECASE)
+"""The beginning of a command or of a next step that a command prints on a line of its own."""
+
 
 def split_report(text: str) -> tuple[str, str]:
     """Split a recorded reason of a run from the commands that the runtime wrote behind it; empty without commands.
@@ -103,8 +106,8 @@ def safe(text: str, *, lines: bool = False) -> str:
 
 
 def marked(text: str) -> str:
-    """A text of others over several lines: none of them begins as ours do, and a shell does nothing with one."""
-    return text.replace("\n", "\n  | ")
+    """A text of others over one or several lines: none begins as ours do, and a shell does nothing with one."""
+    return ("| " if _LIKE_OURS.match(text) else "") + text.replace("\n", "\n  | ")
 
 
 def safe_json(text: str) -> str:
