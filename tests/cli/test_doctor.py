@@ -72,6 +72,43 @@ def test_an_end_that_only_the_anchor_remembers_is_damage(asking: Lab, statement:
     assert f"{what}, and this file ends at" in said.out
 
 
+@pytest.mark.parametrize("anchored", [True, False])
+def test_an_end_that_the_listing_and_the_counters_remember_is_not_mended_by_rebuilding(asking: Lab, anchored: bool):
+    """The records that they were computed from are gone: computed anew, a run that has ended would go on."""
+    (asking.directory / "queues.yaml").write_text("budgets:\n  support: {agent: desk, model_calls: 9}\n")
+    (asking.directory / "pyproject.toml").write_text('[tool.beforehand]\nqueues = "queues.yaml"\n')
+    assert asking("run", "desk.py:desk", asking.ticket("2")).status == 0
+    assert asking("verify").status == 0
+    end = "(select max(seq) - 9 from record where run = 2)"
+    tamper(asking, f"delete from record where run = 2 and seq > {end}")
+    if not anchored:
+        asking.journal.with_name("beforehand.db.anchor").unlink()
+    said = asking("verify")
+    assert said.status == 4
+    assert "the listing of ticket-2, number 0: it says completed, and the records say " in said.out
+    assert "restore a backup that has them" in said.out
+    assert "doctor --rebuild" not in said.out
+
+
+def test_a_counter_that_has_more_than_the_records_is_not_mended_by_rebuilding(asking: Lab):
+    (asking.directory / "queues.yaml").write_text("budgets:\n  support: {agent: desk, model_calls: 9}\n")
+    (asking.directory / "pyproject.toml").write_text('[tool.beforehand]\nqueues = "queues.yaml"\n')
+    assert asking("run", "desk.py:desk", asking.ticket("2")).status == 0
+    tamper(asking, "update budget_use set used = used + 1 where what = 'model_calls'")
+    said = asking("verify")
+    assert (said.status, "restore a backup that has them" in said.out, "--rebuild" in said.out) == (4, True, False)
+
+
+def test_a_line_of_the_listing_that_hides_a_run_is_mended_by_rebuilding_unless_the_end_was_cut(asking: Lab):
+    tamper(asking, "update run set waits = '[]'")
+    assert "mend it: beforehand doctor --rebuild" in asking("verify").out
+    asking("signal", "ticket-1", "approved")
+    tamper(asking, "delete from ledger where id = (select max(id) from ledger)")
+    said = asking("verify")
+    assert "it does not say what the run waits for; records" in said.out
+    assert "--rebuild" not in said.out
+
+
 def test_a_changed_order_is_noticed(asking: Lab):
     asking("resolve", "ticket-1/restock#1", "--happened", "--by", "bea")
     tamper(asking, "update ledger set body = replace(body, 'bea', 'eve') where body like '%bea%'")

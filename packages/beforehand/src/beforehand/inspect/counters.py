@@ -6,7 +6,7 @@ The journal changes a counter in the commit of the record that charges it, so on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,11 @@ from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shared_use import Charge
 from beforehand.model.shell import to_type
+
+MEND: Final = f"mend it: {to_type('doctor', '--rebuild')}"
+"""For what the records say better."""
+LOST: Final = "records that it covers are gone, or another program changed it: restore a backup that has them"
+"""For what claims more than the records hold. Computed anew from them, a run that has ended would go on."""
 
 Sums: TypeAlias = dict[tuple[str, str, str], BudgetUse]
 """The counters that the records add up to, by budget, period and limit."""
@@ -36,11 +41,11 @@ class WrongCounter(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """The difference, and the command that mends it."""
+        """The difference, and what helps."""
         right, stored = self.right, self.stored
         return (
             f"it has {stored.used} used and {stored.reserved} reserved, and the records add up to {right.used} and "
-            f"{right.reserved}; mend it: {to_type('doctor', '--rebuild')}"
+            f"{right.reserved}; {LOST if stored.used > right.used else MEND}"
         )
 
     @property

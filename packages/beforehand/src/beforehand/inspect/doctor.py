@@ -10,14 +10,13 @@ import msgspec
 from beforehand.engine.engine import Engine
 from beforehand.engine.suspension import stopped_change, unreadable_change
 from beforehand.errors import JournalError, UsageError
-from beforehand.inspect.counters import wrong_counters
+from beforehand.inspect.counters import LOST, MEND, wrong_counters
 from beforehand.inspect.ledger_kinds import unreadable as unreadable_in
 from beforehand.inspect.reader import JournalReader, waits_of
 from beforehand.journal.port import LeaseGranted, Reader, RunChange, RunRow, RunStatus, Storage
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model.ids import operation_id
 from beforehand.model.run_history import RunHistory
-from beforehand.model.shell import to_type
 from beforehand.model.system import HEALTH, troubles_in
 from beforehand.model.waits import UNREADABLE, ListedWait
 
@@ -176,9 +175,10 @@ def listing_fault(history: RunHistory, row: RunRow) -> str:
     if any(one.kind == UNREADABLE for one in waits):
         return ""
     if row.status != wanted.status and not _ENDED.isdisjoint((row.status, wanted.status)):
-        return f"it says {row.status}, and the records say {wanted.status}; mend it: {to_type('doctor', '--rebuild')}"
+        advice = LOST if row.status == "undone" or wanted.status not in _ENDED else MEND
+        return f"it says {row.status}, and the records say {wanted.status}; {advice}"
     if row.status == wanted.status != "running" and not waits and wanted.waits != b"[]":
-        return f"it does not say what the run waits for; mend it: {to_type('doctor', '--rebuild')}"
+        return f"it does not say what the run waits for; {MEND}"
     return ""
 
 

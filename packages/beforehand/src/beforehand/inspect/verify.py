@@ -12,7 +12,7 @@ import msgspec
 
 from beforehand.engine.conflicts import claim_stream
 from beforehand.errors import BeforehandError
-from beforehand.inspect.counters import Sums, add_up, take, wrong_counters
+from beforehand.inspect.counters import LOST, MEND, Sums, add_up, take, wrong_counters
 from beforehand.inspect.doctor import listing_fault
 from beforehand.inspect.reader import PAGE, JournalReader
 from beforehand.inspect.signed_heads import KeptHead, badly_signed
@@ -65,6 +65,8 @@ async def check(reader: JournalReader, raw_reader: Reader, kept: Kept | None = N
         found.broken += [Broken(one.name, 0, one.why) for one in await wrong_counters(reader, sums)]
     log = await raw_reader.check([_known(one, reader.identity) for one in kept.heads])
     found.streams = log.streams
+    if log.broken:  # the records that the listing and the counters are compared with may not be all
+        found.broken = [msgspec.structs.replace(one, why=one.why.replace(MEND, LOST)) for one in found.broken]
     found.broken.extend(log.broken)
     return found
 
