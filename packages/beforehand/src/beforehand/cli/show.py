@@ -249,8 +249,8 @@ class Following:
 
 def show_entries(screen: Screen, entries: list[TimelineEntry], since: int) -> None:
     """Show one line per entry, with its events below it."""
-    longest = max((len(name) for entry in entries for name in (entry.step, *map(_label, entry.notes))), default=0)
-    width = min(_WIDEST_STEP, max(_NARROWEST_STEP, longest))
+    names = [name for entry in entries for name in (entry.step, *(f"  {note.label}" for note in entry.notes))]
+    width = min(_WIDEST_STEP, max(_NARROWEST_STEP, *map(len, names), 0))
     rows: list[tuple[Text, ...]] = []
     for entry in entries:
         rows.append(_entry_line(screen, entry, since, width))
@@ -289,14 +289,10 @@ def _with_arguments(entry: TimelineEntry, room: int) -> str:
     return f"{short(call, left - len(result) - 3)} → {result}{took}"
 
 
-def _label(note: TimelineNote) -> str:
-    return f"  {note.label}"
-
-
 def _note_line(screen: Screen, note: TimelineNote, since: int) -> tuple[Text, ...]:
     took = f" ({duration(note.took_ms)})" if note.took_ms is not None else ""
     text = screen.located(note.text) if note.label == "answer with" else note.text + took
-    return (_offset(note.at, since), phrase(""), phrase((_label(note), "dim")), phrase((text, "dim")))
+    return (_offset(note.at, since), phrase(""), phrase((f"  {note.label}", "dim")), phrase((text, "dim")))
 
 
 def _offset(at: int, since: int) -> Text:
