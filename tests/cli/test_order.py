@@ -127,6 +127,7 @@ def test_an_event_may_come_before_it_is_waited_for(beforehand: Lab):
     said = beforehand("signal", "ticket-1", "approved", "--key", "boss", "--payload", '{"ok": true}')
     assert said.lines == ["The event approved is recorded for ticket-1.", "Next: beforehand resume ticket-1"]
     assert beforehand("resume", "ticket-1").out == "\"r-1{'ok': True}\"\n"
+    assert "approved boss came from anna" in beforehand("show", "ticket-1").words
 
 
 def test_an_event_that_nothing_waits_for_is_kept_and_not_announced_as_heard(beforehand: Lab):

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from beforehand import Key, Run, agent, current_operation, tool
-from beforehand.errors import RunSuspended, UsageError
+from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import Deferred, RunSuspended, UsageError
 from beforehand.inspect.fork import fork
 from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
@@ -299,4 +300,116 @@ async def test_who_settled_an_effect_proposes_what_comes_of_it_in_a_run_that_reu
         with pytest.raises(RunSuspended):
             await app.run(desk, "two", by="dan")
         assert await asked_to_pay(app, "r-two") == ("dan", "ben")
+    assert lab.sent == []
+
+
+def waiting(lab: Lab) -> Any:
+    """An agent that waits for an event that says how much, and refunds that; afterwards it waits for another one."""
+
+    @tool(gate="cents > 5000", idempotency=Key.forever())
+    async def refund(cents: int) -> str:
+        lab.sent.append(f"refund {cents}")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        paid = await refund(await run.wait_for("claim"))
+        await run.wait_for("closed")
+        return paid
+
+    return desk
+
+
+@virtual
+async def test_who_sent_an_event_cannot_approve_what_came_of_it(lab: Lab):
+    desk = waiting(lab)
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        await app.service.signal("r-ann", "claim", payload=99_999, by="ben")
+        await waits(app, desk)
+        with pytest.raises(UsageError, match="Ben asked for run r-ann, or told it something"):
+            await app.service.approve(REFUND, by="Ben")
+        await app.service.signal("r-ann", "closed", by="dan")
+        await app.service.approve(REFUND, by="cid")
+        assert await app.run(desk, "ann") == "paid 99999"
+        history = await app.service.history("r-ann")
+        assert history.proposers(history.operations["refund#1"]) == ("ann", "ben"), "dan said something later"
+        assert [(one.event, one.by) for one in lab.of("r-ann", r.EventReceived)] == [
+            ("claim", "ben"),
+            ("closed", "dan"),
+        ]
+
+
+@virtual
+async def test_who_repeats_an_event_adds_nothing_to_it(lab: Lab):
+    desk = waiting(lab)
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        await app.service.signal("r-ann", "claim", payload=9000, once="m-1", by="ben")
+        assert not (await app.service.signal("r-ann", "claim", payload=1, once="m-1", by="eve")).fresh
+        await waits(app, desk)
+        assert await asked_to_pay(app, "r-ann") == ("ann", "ben")
+    assert lab.sent == []
+
+
+@virtual
+async def test_a_program_that_sends_an_event_is_no_person(lab: Lab):
+    desk = waiting(lab)
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        await app.service.signal("r-ann", "claim", payload=9000)
+        await waits(app, desk)
+        assert await asked_to_pay(app, "r-ann") == ("ann",)
+
+
+@virtual
+async def test_who_sent_a_child_or_its_parent_an_event_proposes_what_comes_of_it(lab: Lab):
+    async def parent(run: Run, below: Any, pay: Any) -> Any:
+        return await pay(await run.join(await run.start(below, await run.wait_for("claim"))))
+
+    async def child(run: Run, cents: int, pay: Any) -> int:
+        await pay(cents)
+        return int(await run.wait_for("more"))
+
+    above, below = family(lab, parent, child)
+    async with lab.app(above, below) as app:
+        await waits(app, above)
+        await app.service.signal("r-ann", "claim", payload=9000, by="ben")
+        await waits(app, above)
+        with pytest.raises(RunSuspended):
+            await app.resume("r-ann~below.1")
+        assert await asked_to_pay(app, "r-ann~below.1") == ("ann", "ben")
+        await app.service.approve("r-ann~below.1/pay#1", by="cid")
+        await app.service.signal("r-ann~below.1", "more", payload=9001, by="dan")
+        assert await app.resume("r-ann~below.1") == 9001
+        await waits(app, above)
+        assert await asked_to_pay(app, "r-ann") == ("ann", "ben", "dan")
+        await fork(app.engine, "r-ann", "pay#1", "r-again", "fay")
+        with pytest.raises(RunSuspended):
+            await app.resume("r-again")
+        assert await asked_to_pay(app, "r-again") == ("ann", "ben", "dan", "fay")
+
+
+@pytest.mark.parametrize("sender", ["", "bank"])
+@virtual
+async def test_who_delivered_an_answer_proposes_what_comes_of_it_unless_it_is_a_webhook(lab: Lab, sender: str):
+    @tool(idempotency=Key.forever())
+    async def look_up(name: str) -> int:
+        raise Deferred("it is looked up", key=f"L-{name}")
+
+    @tool(gate="cents > 5000", idempotency=Key.forever())
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[look_up, pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(await look_up(name))
+
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        came = ArrivedAnswer("m-1", result=r.Raw(b"9000"), source="webhook bank" if sender else "ben", sender=sender)
+        await app.service.deliver("L-ann", came)
+        await waits(app, desk)
+        assert await asked_to_pay(app, "r-ann") == (("ann",) if sender else ("ann", "ben"))
     assert lab.sent == []

@@ -128,7 +128,7 @@ def test_reads_decisions_values_and_timers_have_lines_of_their_own():
         ("decision", "ok", "5"),
         ("value", "info", "12"),
         ("timer", "open", "waits for its time, until 1970-01-01 00:01:00 UTC"),
-        ("event", "ok", "ok k came: true"),
+        ("event", "ok", "ok k came from a program: true"),
         ("run", "info", "by bea: lunch"),
         ("run", "failed", "error: ValueError: x"),
     ]

@@ -121,12 +121,16 @@ def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer
     "--payload", default="null", metavar="JSON", help="The value that the waiting code receives. [default: null]"
 )
 @click.option("--once", default="", metavar="ID", help="An id for this event: sending it again changes nothing.")
-async def signal(call: CommandCall, run: str, event: str, key: str, payload: str, once: str) -> None:
-    """Send RUN the EVENT that it waits for. An event that arrives early is kept."""
-    value = any_json(payload)
+@by_option
+async def signal(call: CommandCall, run: str, event: str, payload: str, **options: str) -> None:
+    """Send RUN the EVENT that it waits for. An event that arrives early is kept.
+
+    Who sends it cannot approve what the run does with it.
+    """
+    value, key, once = any_json(payload), options["key"], options["once"]
     async with call.serving() as service:
         row = await service.row(run) if once else await _still_under_way(service, run)
-        entry = await service.signal(run, event, key=key, payload=value, once=once)
+        entry = await service.signal(run, event, payload=value, **options)
     asked = ("event", event, key)
     early = row.status == "suspended" and asked not in {(one.kind, one.tool, one.shown) for one in waits_of(row)}
     note = f"The event {event} is recorded for {run}."

@@ -355,10 +355,16 @@ class ControlService:
         await self._engine.journal.post(pause_post(tool, ToolPause("unpause", by)))
         await self._engine.look()
 
-    async def signal(self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "") -> LedgerEntry:
-        """Send an event to a run. It is kept until the run waits for it. With `once`, a repeat has no effect."""
+    async def signal(
+        self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "", by: str = ""
+    ) -> LedgerEntry:
+        """Send an event to a run. It is kept until the run waits for it. With `once`, a repeat has no effect.
+
+        `by` is the person who sends it, who then cannot approve what comes of it; empty: a program sends it.
+        """
         await self.row(run)
-        entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, written(payload, Any)))
+        sent = r.EventReceived("", event, key, r.Raw(written(payload, Any)), 0, by)
+        entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, written(sent)))
         await self._apply(run)
         return entry
 

@@ -40,7 +40,8 @@ class ArrivedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `id` is the sender's name for the message: the same id is the same message, however often it arrives. The status
     `pending` means that nothing is final yet. `result` is what the tool would have returned, as JSON. `sender` is the
-    webhook sender whose secret signed the message. `tools` are the tools whose operations it may settle (empty: all).
+    webhook sender whose secret signed the message; without one, `source` is the person who brought it. `tools` are the
+    tools whose operations it may settle (empty: all).
     """
 
     id: str
@@ -183,7 +184,8 @@ def _answer_command(owner: AwaitingOperation, key: str, entry: LedgerEntry, arri
     end = r.End("returned" if arrival.status == "succeeded" else "rejected", why, arrival.code, arrival.result)
     if arrival.sender:
         end = replace(end, source=arrival.source)
-    report = r.LateReport(step=step, number=owner.number, end=end)
+    by = "" if arrival.sender else arrival.source
+    report = r.LateReport(step=step, number=owner.number, end=end, by=by)
     refused = arrival.refusal(owner)  # a message that came early is checked here: its operation was not known then
     command = Command("late", arrival.source, f"{arrival.id} under {key}", None if refused else report, refused=refused)
     return Post(command_stream(run), f"{arrived_stream(key)}/{entry.id}", written(command))

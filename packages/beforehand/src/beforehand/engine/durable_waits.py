@@ -85,11 +85,8 @@ async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None, wa
     if event is not None and watch is not None and watch.begin_read():
         for entry in await active.process.journal.entries(event_stream(active.run, *event)):
             if entry.id not in active.history.steps.events_taken:
-                received = r.EventReceived(
-                    step=name, event=event[0], key=event[1], payload=r.Raw(entry.body), entry=entry.id,
-                    **active.log.stamp(),
-                )  # fmt: skip
-                await active.log.append(received)
+                received = read(entry, r.EventReceived)
+                await active.log.append(replace(received, step=name, entry=entry.id, **active.log.stamp()))
                 return True
     until = active.history.steps.timers[name].until
     if until and active.process.environment.clock.wall_ms() >= until:

@@ -368,7 +368,8 @@ class _TimelineBuilder:
                 entry.text = f"{self.history.steps.questions[record.step].question.text} {answered_text(answer)}"
             case r.EventReceived():
                 entry.mark, entry.status, entry.result = "ok", "received", record.payload
-                entry.text = f"{record.event} {record.key}".rstrip() + f" came: {stored(record.payload)}"
+                what, sender = f"{record.event} {record.key}".rstrip(), record.by or "a program"
+                entry.text = f"{what} came from {sender}: {stored(record.payload)}"
 
     def _asked(self, record: r.QuestionAsked) -> None:
         entry = self._entry(record.step, record.at, "question")

@@ -86,7 +86,7 @@ def turned_out_otherwise(before: OperationState | None, after: OperationState) -
 
 RunState = Literal["new", "queued", "running", "suspended", "completed", "stopped", "undone"]
 _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *ANSWERS}
-_FROM_PEOPLE: Final = {r.OperationParked, r.ResultGiven, r.ArgumentsEdited, r.OutcomeReused, r.Resolved}
+_FROM_PEOPLE: Final = {r.OperationParked, r.ResultGiven, r.ArgumentsEdited, r.OutcomeReused, r.LateReport, r.Resolved}
 _BOUNDARY: Final = frozenset(get_args(TransactionRecord))
 PROMISE: Final = "promise"
 PENDING: Final = "pending"
@@ -117,7 +117,7 @@ class Lifecycle(msgspec.Struct, eq=False):
     paused: r.CommandApplied | None = None
     forked_from: str = ""
     voices: tuple[str, ...] = ()
-    """Who gave its code something to act on, in order: an answer, a message, a result, arguments, a new beginning."""
+    """Who gave its code something, in order: an answer, a message, an event, a result, arguments, a new beginning."""
     heard_before: dict[str, int] = {}
     """How many voices there were when a person was last asked about an operation. Clocks of two processes differ."""
 
@@ -519,6 +519,7 @@ class RunHistory:
         """Take what an answer changes besides the step that receives it."""
         if isinstance(record, r.EventReceived):
             self.steps.events_taken[record.entry] = None
+            self.lifecycle.heard(record.by)
             if record.step in self.steps.questions:
                 self.lifecycle.heard(msgspec.json.decode(record.payload, type=Answered).by)
         elif isinstance(record, r.ValueRecorded) and record.what in NOTES:
@@ -583,7 +584,7 @@ class RunHistory:
         match record:
             case r.OperationParked():
                 self.lifecycle.heard_before[record.step] = len(self.lifecycle.voices)
-            case r.ResultGiven() | r.ArgumentsEdited() | r.OutcomeReused():
+            case r.ResultGiven() | r.ArgumentsEdited() | r.OutcomeReused() | r.LateReport():
                 self.lifecycle.heard(record.by)
             case _:
                 assert isinstance(record, r.Resolved), record

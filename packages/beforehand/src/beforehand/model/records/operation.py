@@ -158,13 +158,15 @@ class LateReport(Stamped, frozen=True):
     """The answer of a call that arrived after its attempt was given up or its owner was fenced.
 
     `token` is that of the lease under which the attempt was made: another owner has made the attempt of this number if
-    it differs. It is 0 for an answer from outside, which belongs to the attempt on record.
+    it differs. It is 0 for an answer from outside, which belongs to the attempt on record; `by` is the person who
+    delivered that, if it was one.
     """
 
     step: str
     number: int
     end: End
     token: int = 0
+    by: str = ""
 
 
 class Verified(Stamped, frozen=True):

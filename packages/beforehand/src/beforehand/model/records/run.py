@@ -208,13 +208,14 @@ class QuestionAsked(Stamped, frozen=True):
 
 
 class EventReceived(Stamped, frozen=True):
-    """The code received the ledger entry that it waited for."""
+    """The code received the ledger entry that it waited for. `by` is the person who sent an event, if it was one."""
 
     step: str
     event: str
     key: str
     payload: Raw
     entry: int
+    by: str = ""
 
 
 class Delivered(Stamped, frozen=True):
