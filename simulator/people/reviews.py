@@ -13,6 +13,7 @@ from beforehand.model import records as r
 from beforehand.model.ids import operation_id
 from beforehand.model.outcome import Outcome
 from beforehand.people.answers import CompensateAnswer, DidNotHappenAnswer, HappenedAnswer, RetrySameKey, Review, answer
+from beforehand.people.loaded_item import load_item
 from beforehand.testing.loop import Actor
 from simulator.people.approvers import Errand
 from simulator.plan import Fault
@@ -253,7 +254,8 @@ class Reviews:
 
 
 async def _say(name: str, by: str, said: Review, service: ControlService) -> None:
-    await answer(service, name, said, by=by)
+    seen = await load_item(service.reader, name)
+    await answer(service, seen, said, by=by, shown=seen.digest)
 
 
 def _says(said: Review, word: str, result: Any) -> bool:

@@ -1,5 +1,7 @@
 """`resolve`, `signal`, `cancel`, `pause` and `unpause`: a person decides, without the agent's code."""
 
+import shlex
+
 import pytest
 
 from tests.cli.lab import Lab
@@ -72,6 +74,35 @@ def test_did_not_happen_gives_it_up(asking: Lab, flags: list[str]):
     resumed = asking("resume", "ticket-1")
     assert resumed.status == 1
     assert "bea says that it did not happen" in resumed.err
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("resolve", OPERATION, "--did-not-happen", "--retry", "--by", "bea"),
+        ("answer", OPERATION, "retry", "--by", "bea"),
+        ("answer", OPERATION, "ticket-2/restock#1", "retry", "--sure", "--by", "bea"),
+    ],
+    ids=["resolve", "answer", "several"],
+)
+def test_an_order_that_is_typed_twice_sends_once(asking: Lab, typed: tuple[str, ...]):
+    asking("run", "desk.py:desk", asking.ticket("2", mode="lost"))
+    assert asking(*typed).status == 0
+    for run in ("ticket-1", "ticket-2"):
+        assert asking("resume", run).status == 3
+    sent = asking.world.count("restock lost")
+    assert sent == (4 if "--sure" in typed else 3)
+    again = asking(*typed)
+    assert again.status == 2
+    assert ("as a second order does" if "--sure" in typed else "does not say what was shown") in again.err
+    asking("resume", "ticket-1")
+    assert asking.world.count("restock lost") == sent
+    (listed,) = [one["answers"] for one in asking("inbox", "--json").json if one["item"] == OPERATION]
+    for printed in (asking("inbox", "--item", OPERATION).out, asking("why", OPERATION).out, "\n".join(listed)):
+        (command,) = [line for line in printed.splitlines() if "--retry" in line]
+        assert "--evidence TEXT --shown " in command
+    words = shlex.split(command.replace("TEXT", "looked").replace("NAME", "bea"))[1:]
+    assert asking(*words).status == 0
 
 
 def test_why_does_not_call_proven_what_a_person_said(asking: Lab):

@@ -27,6 +27,7 @@ from beforehand import (
 )
 from beforehand.engine.environment import system_environment
 from beforehand.engine.settings import Settings
+from beforehand.people.loaded_item import load_item
 from beforehand.policies import Retry
 from tests.crash.calls import Line, identity
 from tests.crash.points import Points, WatchedJournal
@@ -112,7 +113,8 @@ async def main(job):
 async def say(app, word):
     """Give a person's word; one that was given before a kill stands already."""
     try:
-        await app.service.resolve(word["operation"], word["word"], by="ada", result=word.get("result"))
+        shown = (await load_item(app.service.reader, word["operation"])).digest
+        await app.service.resolve(word["operation"], word["word"], by="ada", result=word.get("result"), shown=shown)
     except BeforehandError as error:
         print(f"not taken: {error}", flush=True)
 

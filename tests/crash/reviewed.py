@@ -10,6 +10,7 @@ from beforehand import Beforehand, Key, Operation, Run, agent, current_operation
 from beforehand.errors import BeforehandError, RunStopped, RunSuspended, UsageError
 from beforehand.people import answers as a
 from beforehand.people.items import items
+from beforehand.people.loaded_item import load_item
 from beforehand.policies import Retry
 from tests.crash.desks import note, note_once, serve_desk
 
@@ -78,7 +79,8 @@ async def act(app: Beforehand, what: str) -> str:
         if order == "drive":
             return await app.run(desk, case)
         for item in await items(app.service.reader):
-            await a.answer(app.service, item.item, ANSWERS[order], by="bea")
+            seen = await load_item(app.service.reader, item.item)
+            await a.answer(app.service, seen, ANSWERS[order], by="bea", shown=seen.digest)
     except RunSuspended as waits:
         return f"waits: {waits.message}"
     except RunStopped as stopped:

@@ -121,9 +121,10 @@ class World(NamedTuple):
             raise RuntimeError("the run waits, and the inbox is empty")
         for item in items:
             name = item["item"]
+            words = self.command("inbox", "--item", name).split()
+            shown = words[words.index("--shown") :][:2] if "--shown" in words else []
             if item["kind"] == "approval":
-                words = self.command("inbox", "--item", name).split()
-                self.command("answer", name, "yes", "--by", "bea", "--shown", words[words.index("--shown") + 1])
+                self.command("answer", name, "yes", "--by", "bea", *shown)
                 continue
             paid = name.split("call_")[1][0]
             landed = (
@@ -131,7 +132,7 @@ class World(NamedTuple):
                 if paid in self.counts()
                 else ("--did-not-happen", "--retry")
             )
-            self.command("resolve", name, *landed, "--evidence", "the service says so", "--by", "ann")
+            self.command("resolve", name, *landed, "--evidence", "the service says so", "--by", "ann", *shown)
 
 
 def trial(host: str, python: str, cell: Cell, *, lowest: str = "", durable: bool = True) -> Ended:

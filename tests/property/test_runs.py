@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from beforehand import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
 from beforehand.engine.environment import POINTS
 from beforehand.errors import BeforehandError, RunSuspended
+from beforehand.people.loaded_item import load_item
 from beforehand.testing.clock import run_virtual
 from tests.unit.engine.lab import Lab
 from tests.unit.engine.test_crashes import DiesAt, until_it_dies
@@ -132,7 +133,8 @@ async def settle(app: Any, world: World) -> None:
         if operation.phase in {"unknown", "gated"}:
             done = name in world.plain
             word = "happened" if done else "retry"
-            await app.service.resolve(f"{RUN}/{name}", word, by="eve", result=name if done else None)
+            shown = (await load_item(app.service.reader, f"{RUN}/{name}")).digest
+            await app.service.resolve(f"{RUN}/{name}", word, by="eve", result=name if done else None, shown=shown)
 
 
 async def story(program: Program, fates: list[tuple[str, int]], lost: frozenset[int]) -> None:

@@ -124,7 +124,7 @@ async def test_a_contract_that_changed_after_the_yes_is_asked_about_again(lab: L
         assert lab.sent == []
         first, second = lab.of("r-ann", r.OperationParked)
         assert first.asks != second.asks
-        with pytest.raises(UsageError, match="this yes does not say what was shown"):
+        with pytest.raises(UsageError, match="this answer does not say what was shown"):
             await app.service.approve(REFUND, by="bea")
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await app.service.approve(REFUND, by="bea", shown=first.asks)

@@ -16,6 +16,7 @@ from beforehand.model.commands import Command
 from beforehand.model.standing_permission import StandingPermission
 from beforehand.people import answers as a
 from beforehand.people.dossier import dossier
+from beforehand.people.idempotent_answers import answer_idempotently
 from beforehand.people.items import items
 from beforehand.people.loaded_item import load_item
 from beforehand.people.standing_permissions import add_standing, list_standing
@@ -76,7 +77,7 @@ async def test_an_order_to_send_again_takes_a_new_yes(lab: Lab, word: Orders):
         await unknown(app, desk)
         for sent in (1, 2):
             first = (await load_item(app.service.reader, PAY)).digest
-            await app.service.resolve(PAY, word, by="bea", evidence=BANK)
+            await app.service.resolve(PAY, word, by="bea", evidence=BANK, shown=first)
             await waits(app, desk)
             assert lab.sent == ["pay 9000"] * sent, "nothing is sent without a yes"
             (item,) = await items(app.service.reader)
@@ -191,7 +192,8 @@ async def test_a_no_to_sending_again_leaves_it_unknown(lab: Lab, word: Orders):
         (item,) = await items(app.service.reader)
         assert item.kind == "review"
         assert "wait for Monday" in item.asks
-        await app.service.resolve(PAY, word, by="bea", evidence=BANK)
+        shown = (await load_item(app.service.reader, PAY)).digest
+        await app.service.resolve(PAY, word, by="bea", evidence=BANK, shown=shown)
         await waits(app, desk)
         assert [one.kind for one in await items(app.service.reader)] == ["approval"]
     assert len(lab.sent) == 1
@@ -263,7 +265,8 @@ async def test_nobody_stands_in_for_a_call_that_a_restored_journal_may_have_forg
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended, match="before the journal was restored"):
             await app.run(desk, "ann")
-        await app.service.resolve(PAY, "retry", by="bea", evidence=BANK)
+        shown = (await load_item(app.service.reader, PAY)).digest
+        await app.service.resolve(PAY, "retry", by="bea", evidence=BANK, shown=shown)
         await waits(app, desk)
         found = await dossier(app.service, PAY)
         assert found.fits == ("approve", "decline", "ask_back", "delegate", "snooze", "escalate"), "no page offers it"
@@ -273,3 +276,58 @@ async def test_nobody_stands_in_for_a_call_that_a_restored_journal_may_have_forg
             with pytest.raises(UsageError, match="may have been sent before"):
                 await a.answer(app.service, PAY, given, by="cid", shown=shown)
     assert lab.sent == []
+
+
+async def sent_twice(lab: Lab, app: Any, desk: Any) -> str:
+    """It is sent again as a person ordered, and unknown again; the digest that the first order was given on."""
+    await waits(app, desk)
+    first = (await load_item(app.service.reader, PAY)).digest
+    await app.service.resolve(PAY, "retry", by="ann")
+    await waits(app, desk)
+    assert len(lab.sent) == 2
+    return first
+
+
+ANSWERS: dict[str, a.Answer] = {
+    "happened": a.HappenedAnswer(BANK, "paid"), "did_not_happen": a.DidNotHappenAnswer("give_up", BANK),
+    "retry": a.DidNotHappenAnswer("retry"), "same_key": a.RetrySameKey(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ANSWERS)
+@virtual
+async def test_after_an_order_an_answer_says_what_was_shown(lab: Lab, word: str):
+    """An order that is typed twice is a second one, on a send that its giver has seen nothing of."""
+    desk = paying(lab, "cents > 10000")
+    async with lab.app(desk) as app:
+        first = await sent_twice(lab, app, desk)
+        unseen = r"does not say what was shown(.|\n)*sent again(.|\n)*2 sends on record(.|\n)*--item r-ann/pay#1"
+        with pytest.raises(UsageError, match=unseen):
+            await says(app.service, word)
+        for by in ("ann", "bea"):
+            with pytest.raises(UsageError, match=unseen):
+                await answer_idempotently(app.service, PAY, ANSWERS[word], by=by)
+            with pytest.raises(UsageError, match="has changed since it was shown"):
+                await answer_idempotently(app.service, PAY, ANSWERS[word], by=by, shown=first)
+        await waits(app, desk)
+        assert len(lab.sent) == 2
+        shown = (await load_item(app.service.reader, PAY)).digest
+        await answer_idempotently(app.service, PAY, ANSWERS[word], by="bea", shown=shown[:12])
+        assert lab.of("r-ann", r.Resolved)[-1].word == word
+
+
+@virtual
+async def test_every_command_that_is_printed_then_says_what_was_shown(lab: Lab):
+    desk = paying(lab, "cents > 10000")
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        assert "--shown" not in str((await items(app.service.reader))[0].answers), "the first question names itself"
+        await sent_twice(lab, app, desk)
+        found = await dossier(app.service, PAY)
+        (item,) = await items(app.service.reader)
+        with pytest.raises(RunSuspended) as waiting:
+            await app.run(desk, "ann")
+        for commands in ("\n".join(found.answers), "\n".join(item.answers), str(waiting.value)):
+            told = [line for line in commands.splitlines() if "beforehand resolve" in line]
+            assert len(told) == 3
+            assert all(f" --shown {found.digest[:12]} --by NAME" in line for line in told)

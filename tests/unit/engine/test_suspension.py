@@ -10,6 +10,7 @@ from beforehand.errors import OperationFailed, OutcomeUnknown, RunSuspended, Usa
 from beforehand.model import records as r
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
+from beforehand.people.loaded_item import load_item
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -301,11 +302,13 @@ async def test_a_person_may_be_asked_again_about_the_same_operation(lab: Lab):
     async with lab.app(without) as app:
         with pytest.raises(RunSuspended, match="the tool send is no longer in this app"):
             await app.run(without, "ann")
-        await app.service.resolve("r-ann/send#1", "retry", by="bob")
+        shown = (await load_item(app.service.reader, "r-ann/send#1")).digest
+        await app.service.resolve("r-ann/send#1", "retry", by="bob", shown=shown)
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.resolve("r-ann/send#1", "happened", by="eve", result="yes")
+        shown = (await load_item(app.service.reader, "r-ann/send#1")).digest
+        await app.service.resolve("r-ann/send#1", "happened", by="eve", result="yes", shown=shown)
         assert await app.run(desk, "ann") == "yes"
     assert lab.sent == ["ann", "ann"]
     assert [resolved.by for resolved in lab.of("r-ann", r.Resolved)] == ["eve", "bob", "eve"]

@@ -25,7 +25,7 @@ from beforehand.model.records import QuestionAsked, RunStoppedRecord
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import TransactionState
-from beforehand.model.waits import AMENDABLE, DISPUTED, HALT, answers_with, needs_result
+from beforehand.model.waits import AMENDABLE, DISPUTED, HALT, answers_with, statements_on
 from beforehand.model.wording import is_whole, question_of
 from beforehand.people.dossier import dossier
 from beforehand.people.loaded_item import ENDED, LoadedItem, Subject, item_in, split_item, with_ledger_answer
@@ -208,11 +208,9 @@ def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLi
             answers, due, asked_ms = answers_with(now.run, kind, now.step), 0, now.asked_ms
         case OperationState() as operation:
             asks, facts, due = question_of(operation), _of_operation(operation), operation.approval.answer_by
-            kind = "approval" if operation.wants_approval else "person"
-            answers = answers_with(
-                now.run, kind, now.step, sent=operation.may_have_been_sent, shown=_shown(now, operation),
-                result=needs_result(history, operation),
-            )  # fmt: skip
+            answers = statements_on(history, operation)
+            if operation.wants_approval:
+                answers = answers_with(now.run, "approval", now.step, shown=_shown(now, operation))
             asked_ms = operation.approval.asked_at
         case TransactionState() as one:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"

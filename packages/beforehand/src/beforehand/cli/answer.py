@@ -105,7 +105,9 @@ class AnswerOptions(msgspec.Struct, frozen=True):
     "--sent", type=click.IntRange(0), metavar="NUMBER",
     help="How many were sent of several calls that are alike: the first ones count as sent.",
 )  # fmt: skip
-@click.option("--shown", default="", metavar="DIGEST", help="The digest of what you saw. An approval needs it.")
+@click.option(
+    "--shown", default="", metavar="DIGEST", help="The digest of what you saw. A yes or a second order needs it."
+)
 @click.option(
     "--all", "everything", is_flag=True, help="Answer every approval that is not snoozed with WORD, all or none."
 )
@@ -313,14 +315,21 @@ def _agreed(call: CommandCall, words: Sequence[OneOf], *, sure: bool, shown: str
                 next_step="give the same command without --shown, and read them again",
             )
         return True
-    if any(isinstance(one.answer, a.Approve) for one in words) and (sure or not _at_terminal(call)):
+    if any(_names_digest(one) for one in words) and (sure or not _at_terminal(call)):
         raise UsageError(
-            "approving several items needs --shown, and none of the answers was recorded",
+            "approving several items needs --shown, as a second order does, and none of the answers was recorded",
             next_step="read them with `beforehand inbox`" if call.screen.as_json
             else f"read them above, and give the same command with --shown {brief(together)}, without --sure",
         )  # fmt: skip
     ask = f"Give these {len(words)} answers?" if len(words) > 1 else "Give this answer?"
     return sure or click.confirm(ask)
+
+
+def _names_digest(one: OneOf) -> bool:
+    """True if what was shown has to be named: for a yes, and for what a person has had sent again."""
+    subject = None if one.loaded is None else one.loaded.subject
+    again = isinstance(subject, OperationState) and subject.approval.question_changed and not subject.wants_approval
+    return again or isinstance(one.answer, a.Approve)
 
 
 def _taken(one: OneOf, notes: Mapping[str, str]) -> BulkAnswerOutput:

@@ -50,21 +50,25 @@ _OVER: Final = {"completed": "has completed", "undone": "is undone"}
 @click.option("--abandon", is_flag=True, help="Stop asking: the run is cancelled, and the outcome stays unknown.")
 @click.option("--result", metavar="JSON", help="With --happened: what the call would have returned.")
 @click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
+@click.option("--shown", default="", metavar="DIGEST", help="The digest of what you saw. A second order needs it.")
 @by_option
-async def resolve(call: CommandCall, operation: str, evidence: str, by: str, result: str | None, **flags: bool) -> None:
+async def resolve(
+    call: CommandCall, operation: str, shown: str, by: str, result: str | None, **flags: bool | str
+) -> None:
     """State what happened to OPERATION (RUN/STEP), whose outcome is unknown.
 
     Your statement is recorded with your name and is final. For the agent the call
     returns (--happened), fails (--did-not-happen), or is sent once more (--retry).
     A --result must be a value that the tool returns. It is checked at once if the
     tool's code is at hand, otherwise when the run continues; a result that does not fit
-    changes nothing.
+    changes nothing. Once a person has had it sent again, --shown names what you saw.
     """
-    given = _review(flags, evidence, None if result is None else Raw(msgspec.json.encode(any_json(result))))
+    given = _review(flags, None if result is None else Raw(msgspec.json.encode(any_json(result))))
     run, _ = split_operation_id(operation)
     tools = {} if result is None else await tools_at_hand(call, run)
     async with call.serving(tools) as service:
-        applied = await wait_until_applied(service.engine, await answer_idempotently(service, operation, given, by=by))
+        answered = await answer_idempotently(service, operation, given, by=by, shown=shown)
+        applied = await wait_until_applied(service.engine, answered)
         _, state = await service.operation(operation)
     note = f"{operation} is now {state.phase}, decided by {by}." if applied.at_once else _recorded(applied)
     next_step = to_type("show" if flags["abandon"] else "resume", run)
@@ -90,7 +94,7 @@ def _recorded(applied: Applied) -> str:
     return "Recorded."
 
 
-def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer:
+def _review(flags: dict[str, bool | str], result: Raw | None) -> Answer:
     """The answer that the options give. Raises `UsageError` where they contradict each other."""
     words = [name for name in ("happened", "did_not", "same_key", "compensate", "abandon") if flags[name]]
     if len(words) != 1:
@@ -104,6 +108,7 @@ def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer
             "--result needs --happened: it is what the call returned", next_step="add --happened, or leave out --result"
         )
     word = "retry" if flags["retry"] else words[0].replace("did_not", "did-not-happen").replace("_", "-")
+    evidence = str(flags["evidence"])
     return review_answer(Typed(word, evidence, evidence=evidence, result=NOTHING if result is None else result))
 
 

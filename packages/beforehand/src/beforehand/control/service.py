@@ -94,7 +94,7 @@ class ControlService:
         self._engine = engine
         self.proven_ms: Final = proven_ms
         self.via: Final = via
-        self._shown: Final = shown
+        self.shown: Final = shown
         self._loaded: Final = loaded
         self._applied: dict[str, tuple[int, int]] = {}  # per run: records read, and the last entry among them
         self._sink: CommandSink = sink or DirectSink(engine)
@@ -122,7 +122,7 @@ class ControlService:
 
     def over(self, sink: CommandSink) -> ControlService:
         """The same use cases with another sink."""
-        shown, loaded = self._shown, self._loaded
+        shown, loaded = self.shown, self._loaded
         return ControlService(self._engine, sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -163,18 +163,21 @@ class ControlService:
         by: str,
         evidence: str = "",
         result: Any = None,
+        shown: str = "",
     ) -> Applied:
         """Resolve an operation that no rule could decide. The answer is final once it is in the ledger.
 
+        `shown` is as for `approve`: it is required once a person has had the operation sent again.
         A `result` has to fit what the tool returns. If this process does not have the tool's code, the answer waits for
         a process that has it. That process refuses a result that does not fit. Raises `UsageError`.
         """
         run, step = split_operation_id(operation)
         history, state = await self.operation(operation)
-        checked_shown(item_in(history, step), self._shown)
+        checked_shown(item_in(history, step), shown or self.shown)
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
         record = r.Resolved(step, word, by, len(state.attempts), evidence, stored)
         checked_resolution(history, record, self._engine.tools)
+        checked_named(history, state, shown or self.shown)
         checked_statement(history, state, by, evidence, self.proof)
         key = f"resolve/{step}/{len(state.attempts)}/{state.verification.checks}/{history.entry_seen}"
         if (first := await self._first(run, Command("resolve", by, evidence, record), key)) is not None:
@@ -196,7 +199,7 @@ class ControlService:
         person is asked again. Raises `UsageError`.
         """
         history, state = await self._asked(operation, by, yes=True, shown=shown)
-        checked_named(history, state, shown or self._shown)
+        checked_named(history, state, shown or self.shown)
         return await self._decide(history, approval_of(state, granted(self._engine, by, why, lasts)), state)
 
     async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, why: str = "") -> Applied:
@@ -238,7 +241,7 @@ class ControlService:
         run, step = split_operation_id(operation)
         history = await self.history(run)
         asked = asked_about(history, step, by)
-        checked_shown(item_in(history, step), shown or self._shown)
+        checked_shown(item_in(history, step), shown or self.shown)
         if yes:
             checked_other(history, asked, by)
             checked_in_time(history, asked, self._engine.environment.clock.wall_ms())
@@ -316,7 +319,7 @@ class ControlService:
         """Decide on a parked transaction: retry the stuck steps, or accept it as it is. Raises `UsageError`."""
         history = await self.history(run)
         parked = checked_parked(history, transaction)
-        checked_shown(item_in(history, transaction), self._shown)
+        checked_shown(item_in(history, transaction), self.shown)
         record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=why)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
         if (first := await self._first(run, Command("transaction", by, why, record), key)) is not None:

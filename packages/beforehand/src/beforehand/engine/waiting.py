@@ -19,8 +19,8 @@ from beforehand.errors import BudgetSpent, LedgerTaken, LimitsChanged
 from beforehand.model import records as r
 from beforehand.model.decision import moves as m
 from beforehand.model.operation import OTHERWISE, OperationState
-from beforehand.model.run_history import PROMISE
-from beforehand.model.waits import needs_result
+from beforehand.model.run_history import PROMISE, RunHistory
+from beforehand.model.waits import has_to_name, needs_result
 from beforehand.model.wording import question_of, shows_whole
 
 _LOOK_AGAIN_MS: Final = 1_000  # how often to check if another process still lives, or an answer is there
@@ -68,7 +68,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
             operation.intent.tool,
             operation.approval.answer_by,
             operation.approval.on_expiry,
-            _shown(operation),
+            _shown(log.history, operation),
             result=needs_result(log.history, operation),
         )
     elif move.why == "answer":
@@ -81,9 +81,11 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
     await driver.rest(pause, seconds)
 
 
-def _shown(operation: OperationState) -> str:
-    """The digest that a command in the list may carry: empty if the list does not show all that it approves."""
-    is_named = operation.wants_approval and operation.approval.asked_digest != OTHERWISE
+def _shown(history: RunHistory, operation: OperationState) -> str:
+    """The digest that a command in the list carries: empty if the list does not show all that it approves."""
+    if not operation.wants_approval:
+        return has_to_name(history, operation)
+    is_named = operation.approval.asked_digest != OTHERWISE
     intent, asks = operation.intent, question_of(operation)
     shown = is_named and shows_whole(asks, intent.tool, bytes(intent.arguments))
     return operation.approval.asked_digest if shown else ""

@@ -18,7 +18,7 @@ from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model.ids import operation_id
 from beforehand.model.run_history import RunHistory
 from beforehand.model.system import HEALTH, troubles_in
-from beforehand.model.waits import UNREADABLE, ListedWait
+from beforehand.model.waits import UNREADABLE, ListedWait, has_to_name
 
 _ENDED: Final = frozenset({"completed", "stopped", "undone"})
 
@@ -157,9 +157,11 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
         undone = history.lifecycle.undone
         return RunChange(status, "" if undone is None else undone.summary, release=True)
     waits = [
-        ListedWait("person", operation.step, f"{operation_id(history.run, operation.step)}: {operation.reason}")
-        for operation in history.open_operations()
-        if operation.phase in {"unknown", "gated"}
+        ListedWait(
+            "person", one.step, f"{operation_id(history.run, one.step)}: {one.reason}", shown=has_to_name(history, one)
+        )
+        for one in history.open_operations()
+        if one.phase in {"unknown", "gated"}
     ]
     kept = row.status == "suspended" and any(one.kind != UNREADABLE for one in waits_of(row))
     due, listed = (row.due_ms, row.waits) if kept else (wall_ms, msgspec.json.encode(waits))

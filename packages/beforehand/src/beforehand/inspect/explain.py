@@ -39,7 +39,7 @@ from beforehand.model.outcome import RETURNED
 from beforehand.model.policy import PolicyFacts, Rule
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
-from beforehand.model.waits import AMENDABLE, DISPUTED, answers_with, needs_result
+from beforehand.model.waits import AMENDABLE, DISPUTED, answers_with, statements_on
 from beforehand.people.earlier_answers import answers_about_step
 from beforehand.people.policy.archive import kept_policy
 
@@ -376,8 +376,7 @@ def _next(history: RunHistory, state: OperationState, move: m.Move, *, driven: b
     if state.wants_approval:
         return [*answers_with(run, "approval", state.step, shown=state.approval.asked_digest)]
     if state.phase in {"unknown", "gated"}:
-        result, sent = needs_result(history, state), state.may_have_been_sent
-        answers = answers_with(run, "person", state.step, sent=sent, result=result)
+        answers = statements_on(history, state)
         return [one for one in answers if not (state.intent.completes and "--retry" in one)]
     if history.lifecycle.paused is not None:
         return [to_type("unpause", run)]

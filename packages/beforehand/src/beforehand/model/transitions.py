@@ -527,13 +527,13 @@ def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Oper
     """A person says what happened, or requests one more attempt."""
     before, links = operation.settlement, operation.links
     if record.orders:
-        approval, reason = replace(operation.approval, extra_attempt=record.orders), ""
+        approval, reason = replace(operation.approval, extra_attempt=record.orders, question_changed=True), ""
         if operation.needed_yes:  # the yes was for what has been sent: a further send takes another one
             said = "that it did not happen" if record.orders == "retry" else "to send it under the same key"
             reason = f"{record.by} says {said} ({record.evidence})"
             approval = replace(
                 approval, approved_digest="", approved_until=0, permission="", approvers=(), asked_digest="",
-                question_changed=True, orders=approval.orders + 1,
+                orders=approval.orders + 1,
             )  # fmt: skip
         return replace(
             operation, phase="ready", reason=reason, wait=None, waits_for="", approval=approval,

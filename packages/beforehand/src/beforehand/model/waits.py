@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -71,13 +72,48 @@ def needs_result(history: RunHistory, operation: OperationState) -> bool:
     return not msgspec.json.decode(stored.clauses, type=Contract).may_be_null
 
 
+def digest_of(*parts: object) -> str:
+    """The digest of what a person is asked, which an answer can name."""
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
+
+
+def alike_in(history: RunHistory, operation: OperationState) -> list[OperationState]:
+    """The unknown calls that a person cannot tell apart by what they do, this one included; empty for a single one."""
+    if operation.phase != "unknown" or operation.intent.serves:
+        return []
+    call = operation.intent.tool, operation.intent.digest
+    unknown = [one for one in history.operations.values() if one.phase == "unknown" and not one.intent.serves]
+    found = [one for one in unknown if (one.intent.tool, one.intent.digest) == call]
+    return found if len(found) > 1 else []
+
+
+def review_digest(history: RunHistory, operation: OperationState) -> str:
+    """The digest of what is asked about an operation whose outcome is unknown."""
+    group = [(one.step, len(one.attempts), one.verification.checks) for one in alike_in(history, operation)]
+    conflict = operation.verification.conflict
+    return digest_of(len(operation.attempts), operation.reason, conflict, operation.phase, group)
+
+
+def has_to_name(history: RunHistory, operation: OperationState) -> str:
+    """The digest that an answer about what happened has to name, since the question changed; empty for none."""
+    return review_digest(history, operation) if operation.approval.question_changed else ""
+
+
+def statements_on(history: RunHistory, operation: OperationState) -> tuple[str, ...]:
+    """The commands with which a person says what happened to an operation of a run."""
+    return answers_with(
+        history.run, "person", operation.step, sent=operation.may_have_been_sent,
+        shown=has_to_name(history, operation), result=needs_result(history, operation),
+    )  # fmt: skip
+
+
 def answers_with(
     run: str, kind: str, step: str, *, sent: bool = True, shown: str = "", result: bool = False
 ) -> tuple[str, ...]:
     """The commands that answer this wait of a run, where a person can. `sent`: something may have been sent already.
 
-    `shown` is the digest of what an approval asks: the command carries it, so that it answers nothing else. `result`:
-    see `needs_result`.
+    `shown` is the digest of what is asked: the commands carry it, so that they answer nothing else. `result`: see
+    `needs_result`.
     """
     name, by = f"{run}/{step}".rstrip("/"), ("--by", NAME)
     match kind:
@@ -96,8 +132,9 @@ def answers_with(
         case "person" if step.endswith("/"):
             return to_type("transaction", name, "--retry"), to_type("transaction", name, "--accept")
         case "person" | "contradicted" | "contradicted, amendable":
+            what = ("--evidence", "TEXT", *(("--shown", brief(shown)) if shown else ()), *by)
             options = _statements(kind, sent=sent, result=result)
-            return tuple(to_type("resolve", name, *option, "--evidence", "TEXT", *by) for option in options)
+            return tuple(to_type("resolve", name, *option, *what) for option in options)
         case _:
             return ()
 
@@ -124,7 +161,7 @@ class ListedWait(msgspec.Struct, frozen=True, gc=False):
     """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
 
     A question to a person has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
-    is the digest of what an approval asks. `unsent`: nothing was sent yet. `result`: see `needs_result`.
+    is the digest that an answer has to name. `unsent`: nothing was sent yet. `result`: see `needs_result`.
     """
 
     kind: str
@@ -177,4 +214,5 @@ def _left(wait: ListedWait, history: RunHistory, answered: str) -> ListedWait | 
         return wait
     if operation.phase not in {"gated", "unknown"}:
         return None
-    return msgspec.structs.replace(wait, asks=f"{history.run}/{wait.step}: {question_of(operation)}")
+    shown = has_to_name(history, operation) if wait.kind == "person" else wait.shown
+    return msgspec.structs.replace(wait, asks=f"{history.run}/{wait.step}: {question_of(operation)}", shown=shown)

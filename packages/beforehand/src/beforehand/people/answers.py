@@ -37,7 +37,7 @@ from beforehand.model.transaction import TransactionState, around
 from beforehand.model.waits import Item as Kind
 from beforehand.people.assignments import Handing, handing_post
 from beforehand.people.contradictions import review_contradiction
-from beforehand.people.loaded_item import LoadedItem, checked_shown, load_item
+from beforehand.people.loaded_item import LoadedItem, checked_shown, item_in, load_item
 from beforehand.people.stopped_runs import WAYS, decide_stopped_run
 
 HOURS: Final = 24.0
@@ -274,7 +274,7 @@ async def answer(
     if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
         return await _decide(service, now, given, by)
     assert not isinstance(given, Resume), now
-    return await _review(service, now, given, by, shown)
+    return await _review(service, now, given, by)
 
 
 async def _decide(service: ControlService, now: LoadedItem, given: Verdict, by: str) -> Applied:
@@ -294,7 +294,7 @@ async def _decide(service: ControlService, now: LoadedItem, given: Verdict, by: 
 # --- reviews -------------------------------------------------------------------------------------------
 
 
-async def _review(service: ControlService, now: LoadedItem, given: Review, by: str, shown: str) -> Applied:
+async def _review(service: ControlService, now: LoadedItem, given: Review, by: str) -> Applied:
     if isinstance(now.subject, TransactionState):
         return await _review_transaction(service, now, given, by)
     if now.contradicted:
@@ -309,7 +309,7 @@ async def _review(service: ControlService, now: LoadedItem, given: Review, by: s
             _checked_key(service, now)
             return await service.resolve(now.item, "same_key", by=by, evidence=given.evidence)
         case HappenedTimes():
-            return await _count(service, now, given, by, shown)
+            return await _count(service, now, given, by)
         case CompensateAnswer():
             return await _compensate(service, now, given, by)
         case Abandon():
@@ -389,7 +389,7 @@ async def _compensate(service: ControlService, now: LoadedItem, given: Compensat
             next_step=f"say that it happened, and once the run has ended: {to_type('undo', now.run)}",
         )
     words = CollectingSink(service.engine.environment.clock.wall_ms())
-    draft = service.about(now, now.digest).over(words)
+    draft = service.over(words)
     if not inside[-1].backward:
         why = given.evidence or f"{now.step} is compensated"
         await draft.call_off(now.run, inside[-1].name, by=by, why=why)
@@ -397,9 +397,9 @@ async def _compensate(service: ControlService, now: LoadedItem, given: Compensat
     return await _together(service, now, words)
 
 
-async def _count(service: ControlService, now: LoadedItem, given: HappenedTimes, by: str, shown: str) -> Applied:
+async def _count(service: ControlService, now: LoadedItem, given: HappenedTimes, by: str) -> Applied:
     """Record how many of the calls that are alike happened: all answers, or none."""
-    if not shown:
+    if not service.shown:
         raise UsageError(
             f"counting calls that are like {now.item} needs the digest of what was shown",
             known="one of them may have been sent again since", next_step=to_type("inbox", "--item", now.item),
@@ -407,9 +407,9 @@ async def _count(service: ControlService, now: LoadedItem, given: HappenedTimes,
     if given.times > len(now.alike):
         raise UsageError(f"{now.item} is one of {len(now.alike)} alike, and {given.times} are said to have happened")
     words = CollectingSink(service.engine.environment.clock.wall_ms())
-    draft = service.about(now, "").over(words)
     otherwise: Literal["retry", "did_not_happen"] = "retry" if given.then == "retry" else "did_not_happen"
     for number, step in enumerate(now.alike):
+        draft = service.about(now, item_in(now.history, step).digest).over(words)
         name = operation_id(now.run, step)
         if number < given.times:
             await draft.resolve(name, "happened", by=by, evidence=given.evidence, result=given.result)

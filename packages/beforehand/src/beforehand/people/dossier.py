@@ -44,7 +44,7 @@ from beforehand.model.waits import (
     after_deadline,
     answers_with,
     brief,
-    needs_result,
+    statements_on,
     then_of,
 )
 from beforehand.model.waits import Item as Kind
@@ -515,8 +515,8 @@ def _commands(about: LoadedItem, listed: str) -> tuple[str, ...]:
             *answers_with(about.run, "approval", listed, shown=about.digest),
             *(to_type("answer", about.item, *way, *named) for way in (("--ask", "TEXT"), *ways)),
         )
-    sent = isinstance(about.subject, TransactionState) or about.subject.may_have_been_sent
-    result = isinstance(about.subject, OperationState) and needs_result(about.history, about.subject)
+    if isinstance(about.subject, TransactionState):
+        return answers_with(about.run, "person", listed)
     count = ("retry", "--sent", "NUMBER", "--evidence", "TEXT", "--shown", brief(about.digest))
     counted = (to_type("answer", about.item, *count),) if about.alike else ()
-    return (*counted, *answers_with(about.run, "person", listed, sent=sent, result=result))
+    return (*counted, *statements_on(about.history, about.subject))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -11,13 +10,14 @@ from msgspec.structs import replace
 from beforehand.engine.durable_waits import question_stream
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import JournalReader
+from beforehand.inspect.text import count
 from beforehand.model import records as r
 from beforehand.model.ids import operation_id
 from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import WHOLE_RUN, TransactionState
-from beforehand.model.waits import BRIEF
+from beforehand.model.waits import BRIEF, alike_in, digest_of, review_digest
 from beforehand.model.waits import Item as Kind
 
 Subject: TypeAlias = OperationState | r.QuestionAsked | r.RunStoppedRecord | TransactionState
@@ -117,7 +117,7 @@ def _about(history: RunHistory, step: str) -> LoadedItem:
             and history.lifecycle.status not in ENDED
             and history.lifecycle.cancelled is None
         )
-        digest = _digest(question.question, question.until)
+        digest = digest_of(question.question, question.until)
         kind: Literal["question", "handoff"] = "question" if question.handoff is None else "handoff"
         queue = "" if question.handoff is None else question.handoff.queue
         name = operation_id(history.run, step)
@@ -129,7 +129,7 @@ def _about(history: RunHistory, step: str) -> LoadedItem:
         where = f"{history.run}/{step}" if step else f"run {history.run}"
         raise UsageError(f"the inbox has no item {where}", next_step="see what waits for people: beforehand inbox")
     name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
-    digest = _digest(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
+    digest = digest_of(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
     return LoadedItem(
         name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction, history
     )
@@ -138,7 +138,7 @@ def _about(history: RunHistory, step: str) -> LoadedItem:
 def _about_halted(history: RunHistory, halted: r.RunStoppedRecord) -> LoadedItem:
     """A run that cannot continue: open until a person resumes it, takes it over or calls it off."""
     standing = [(one.step, one.phase, one.reason) for one in history.open_operations()]
-    digest = _digest(halted.reason, halted.error, halted.detail, halted.at, standing)
+    digest = digest_of(halted.reason, halted.error, halted.detail, halted.at, standing)
     return LoadedItem(
         history.run, "handoff", history.run, "", "", digest, history.lifecycle.stopped is halted, halted, history
     )
@@ -146,7 +146,7 @@ def _about_halted(history: RunHistory, halted: r.RunStoppedRecord) -> LoadedItem
 
 def _about_operation(history: RunHistory, operation: OperationState) -> LoadedItem:
     if is_contradicted(operation):
-        digest = _digest("contradicted", operation.phase, operation.links.contradicted)
+        digest = digest_of("contradicted", operation.phase, operation.links.contradicted)
         name, at = operation_id(history.run, operation.step), operation.links.contradicted_at
         return LoadedItem(
             name, "review", history.run, operation.step, operation.intent.tool, digest, True, operation, history,
@@ -154,25 +154,13 @@ def _about_operation(history: RunHistory, operation: OperationState) -> LoadedIt
         )  # fmt: skip
     approval = operation.wants_approval or (bool(operation.approval.asked_digest) and not operation.may_have_landed)
     kind: Literal["approval", "review"] = "approval" if approval else "review"
-    alike = _alike(history, operation)
-    group = [(one.step, len(one.attempts), one.verification.checks) for one in alike]
-    digest = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase, group)
+    digest = operation.approval.asked_digest if approval else review_digest(history, operation)
     return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
-        operation.approval.asked_digest if approval else digest, operation.phase in {"gated", "unknown"}, operation,
-        history, queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
-        alike=tuple(one.step for one in alike),
+        digest, operation.phase in {"gated", "unknown"}, operation, history,
+        queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
+        alike=tuple(one.step for one in alike_in(history, operation)),
     )  # fmt: skip
-
-
-def _alike(history: RunHistory, operation: OperationState) -> list[OperationState]:
-    """The unknown calls that a person cannot tell apart by what they do, this one included; empty for a single one."""
-    if operation.phase != "unknown" or operation.intent.serves:
-        return []
-    call = operation.intent.tool, operation.intent.digest
-    unknown = [one for one in history.operations.values() if one.phase == "unknown" and not one.intent.serves]
-    found = [one for one in unknown if (one.intent.tool, one.intent.digest) == call]
-    return found if len(found) > 1 else []
 
 
 def checked_shown(now: LoadedItem, shown: str) -> None:
@@ -191,18 +179,15 @@ def checked_shown(now: LoadedItem, shown: str) -> None:
 
 
 def checked_named(history: RunHistory, operation: OperationState, shown: str) -> None:
-    """Refuse an approval without a digest, if the question has changed since it was first asked.
+    """Refuse an answer without a digest, if the question has changed since it was first asked.
 
     Raises `UsageError`.
     """
     if operation.approval.question_changed and not shown:
         name = operation_id(history.run, operation.step)
         raise UsageError(
-            f"what {name} asks has changed since it was first asked, and this yes does not say what was shown",
-            known="it was edited, or something that it relies on is different",
+            f"what {name} asks has changed since it was first asked, and this answer does not say what was shown",
+            known="it was edited or sent again, or something that it relies on is different; "
+            f"{count(len(operation.attempts), 'send')} on record",
             next_step=f"read it, and give the digest that is shown: {to_type('inbox', '--item', name)}",
         )
-
-
-def _digest(*parts: object) -> str:
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]

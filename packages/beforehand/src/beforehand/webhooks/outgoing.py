@@ -17,6 +17,7 @@ from beforehand.model.addresses import is_public
 from beforehand.model.shell import to_type
 from beforehand.model.system import is_system
 from beforehand.model.webhooks import ENDPOINTS, TOOL, Endpoint, Note, endpoints
+from beforehand.people.loaded_item import load_item
 
 PAGE: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")
@@ -68,7 +69,8 @@ class Webhooks:
             )
         given_up = [row.run for row in await runs_named(self._service.reader, _prefix(name)) if is_parked(row)]
         for run in given_up:
-            await self._service.resolve(f"{run}/{TOOL}{name}#1", "same_key", by=by)
+            item = await load_item(self._service.reader, f"{run}/{TOOL}{name}#1")
+            await self._service.resolve(item.item, "same_key", by=by, shown=item.digest)
         return len(given_up)
 
     async def _known(self, name: str) -> Endpoint:
