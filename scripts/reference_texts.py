@@ -8,7 +8,17 @@ from typing import Final
 # Section -> the dotted names whose docstrings and signatures are shown, and the members that are the engine's business.
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Apps and runs": ("Beforehand", "agent", "Run", "current_run", "RunSuspended"),
-    "Tools": ("tool", "Key", "Natural", "Once", "Pending", "Secret", "current_operation", "tool_from_schema"),
+    "Tools": (
+        "tool",
+        "Key",
+        "Natural",
+        "Once",
+        "Pending",
+        "FreeText",
+        "Secret",
+        "current_operation",
+        "tool_from_schema",
+    ),
     "Handlers and verdicts": ("Operation", "Verdict", "Happened", "DidNotHappen", "CannotTell", "Conflict"),
     "Outcomes": ("Outcome", "Receipt"),
     "Errors": (
@@ -156,7 +166,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 ENGINE_ONLY: Final[dict[str, set[str]]] = {
-    "Tool": {"claims", "business_key", "expected", "restore"},
+    "Tool": {"claims", "business_key", "expected", "restore", "subject"},
     "Agent": {"stored_input", "begin"},
     "Beforehand": {"engine"},
     "SqliteJournal": {"*"},

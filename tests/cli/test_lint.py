@@ -16,7 +16,7 @@ import time
 from datetime import datetime, timedelta
 
 from beforehand import (
-    DidNotHappen, Key, Natural, Once, Operation, Run, Verdict, agent, current_operation, tool
+    Deferred, DidNotHappen, FreeText, Key, Natural, Once, Operation, Pending, Run, Verdict, agent, current_operation, tool
 )
 
 TEN = timedelta(seconds=10)
@@ -47,6 +47,13 @@ def desk(line: str, more: str = "") -> str:
     return f"{HEAD}\n{more}\n@agent(run_id='r-{{given}}')\nasync def desk(run: Run, given: str) -> None:\n    {line}\n"
 
 
+def follow_up(clauses: str = "", body: str = "current_operation().pending('Antwort')", text: str = "str") -> str:
+    return (
+        f"{HEAD}\n@tool({clauses})\ndef nachfassen(an: str, beschreibung: {text}) -> None:\n    {body}\n"
+        + DESK.replace("send(given)", "nachfassen(given, 'hallo')")
+    )
+
+
 SETTLED = VERIFY.replace("SETTINGS", "settle_window=TEN")
 SAFE = "idempotency=Key.forever(), timeout=TEN"
 MODEL = DESK.replace("await send(given)", 'await run.call("send", {"to": given})')
@@ -68,6 +75,7 @@ CASES = {
         plain("idempotency=Natural(), timeout=TEN"), plain("idempotency=Natural(), timeout=TEN", after=OBSERVE)
     ),
     "repeated-by-a-model": (plain(SAFE, agent=MODEL), plain(f'{SAFE}, once=Once("to")', agent=MODEL)),
+    "subject-undeclared": (follow_up(), follow_up(text="FreeText")),
     "unknown-raised": (plain(f'{SAFE}, on_unknown="raise"'), plain(SAFE)),
     "refusals-undeclared": (
         plain("timeout=TEN", "import httpx; httpx.post(to)"),
@@ -176,3 +184,29 @@ def test_a_clean_agent(beforehand: Lab):
     beforehand.write("case.py", CASES["default-timeout"][1])
     said = beforehand("tools", "--lint", "case.py:desk")
     assert (said.status, said.lines) == (0, ["Nothing found: every effect can be settled by code."])
+
+
+@pytest.mark.parametrize(
+    ("code", "met"),
+    [
+        (follow_up('pending=Pending("Antwort")', "pass"), True),
+        (follow_up('pending=Pending("Antwort", about="an")', "pass"), False),
+        (follow_up(body="raise Deferred('angenommen')"), True),
+        (follow_up(body="current_operation().pending('Antwort', about='an')"), False),
+        (follow_up("claim='an', idempotency=Key.forever()"), False),
+        (follow_up("once=Once('an')"), False),
+        (follow_up("title='Mail an {an}: {beschreibung}'"), False),
+        (follow_up("title='Mail an {an}: {beschreibung}'").replace("beschreibung", "subject"), True),  # not by its name
+        (follow_up(body="pass"), False),
+        (plain(SAFE, "current_operation().key, current_operation().pending('Antwort')"), False),  # one parameter
+    ],
+)
+def test_a_tool_that_leaves_something_pending_says_what_a_call_is_about(beforehand: Lab, code: str, met: bool):
+    assert ("subject-undeclared" in rules_of(beforehand, code)) == met
+
+
+def test_the_finding_names_what_counts_as_the_subject(beforehand: Lab):
+    beforehand.write("desk.py", follow_up().replace("beschreibung", "text"))
+    findings = beforehand("tools", "--lint", "--json", "desk.py:desk").json["findings"]
+    (found,) = [one for one in findings if one["rule"] == "subject-undeclared"]
+    assert found["cannot_survive"].endswith("if it differs in an")

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from beforehand import Key, Once, Outcome, OutcomePending, Pending, Rejected, Run, agent, current_operation, tool
+from beforehand import (
+    FreeText,
+    Key,
+    Once,
+    Outcome,
+    OutcomePending,
+    Pending,
+    Rejected,
+    Run,
+    agent,
+    current_operation,
+    tool,
+)
 from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.errors import Deferred, ParameterMismatch, RunStopped, RunSuspended, UsageError
 from beforehand.model import records as r
@@ -322,3 +334,82 @@ async def test_a_process_that_takes_a_run_over_knows_what_is_pending_in_it(lab: 
         with pytest.raises(RunSuspended):
             await other.run(desk, "ann")
     assert lab.sent == ["van"]
+
+
+def german(lab: Lab, **clauses: Any) -> Any:
+    @tool(**clauses)
+    async def nachfassen(an: str, beschreibung: str, dringlichkeit: int) -> str:
+        lab.sent.append(an)
+        current_operation().pending("Antwort", within=HOUR)
+        return "gesendet"
+
+    return nachfassen
+
+
+def annotated(lab: Lab, **clauses: Any) -> Any:
+    @tool(**clauses)
+    async def nachfassen(an: str, beschreibung: FreeText, message: str = "", anhang: FreeText | None = None) -> str:
+        lab.sent.append(an)
+        current_operation().pending("Antwort", within=HOUR)
+        return "gesendet"
+
+    return nachfassen
+
+
+NAMED_BY: dict[str, Callable[[Lab], Any]] = {
+    "about": lambda lab: german(lab, pending=Pending("eine Antwort", about="an")),
+    "claim": lambda lab: german(lab, claim="an"),
+    "once": lambda lab: german(lab, once=Once("an")),
+    "title": lambda lab: german(lab, title="Mail an {an}"),
+    "title, free text": lambda lab: annotated(lab, title="Mail an {an}: {beschreibung}"),
+    "free text": annotated,
+}
+
+
+@pytest.mark.parametrize("spelling", NAMED_BY)
+@virtual
+async def test_what_names_the_thing_counts_in_any_language(lab: Lab, spelling: str):
+    nachfassen = NAMED_BY[spelling](lab)
+
+    @agent(run_id="s-{name}", tools=[nachfassen])
+    async def sell(run: Run, name: str) -> str:
+        for number in range(5):
+            given = {"anhang": f"Seite {number}"} if "free text" in spelling else {"dringlichkeit": number}
+            await run.call("nachfassen", {"an": "ann", "beschreibung": f"hallo {number}", **given})
+        given = {} if "free text" in spelling else {"dringlichkeit": 1}
+        await run.call("nachfassen", {"an": "bob", "beschreibung": "hallo 1", **given})
+        return name
+
+    await lab.until_suspended(sell, "x")
+    assert lab.sent == ["ann", "bob"]
+
+
+@virtual
+async def test_where_free_text_is_declared_no_name_is_taken_for_it(lab: Lab):
+    nachfassen = annotated(lab)
+
+    @agent(run_id="s-{name}", tools=[nachfassen])
+    async def sell(run: Run, name: str) -> str:
+        for message in ("one", "two", "two"):  # an English name for wording, and not declared as such: it counts
+            await nachfassen.outcome("ann", "hallo", message)
+        return name
+
+    await lab.until_suspended(sell, "x")
+    assert lab.sent == ["ann", "ann"]
+
+
+@virtual
+async def test_a_pending_text_is_not_looked_for_in_declared_free_text(lab: Lab):
+    @tool
+    async def follow_up(lead: str, beschreibung: FreeText) -> str:
+        lab.sent.append(lead)
+        current_operation().pending("an answer", about="ann smith")
+        return "sent"
+
+    @agent(run_id="s-{name}", tools=[follow_up])
+    async def sell(run: Run, name: str) -> str:
+        await follow_up.outcome("ann smith", "first")
+        return (await follow_up.outcome("bob", "ann smith")).status
+
+    await lab.until_suspended(sell, "x")
+    assert lab.sent == ["ann smith", "bob"]

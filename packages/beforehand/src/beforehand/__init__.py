@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         RunSuspended,
         TransactionAborted,
     )
-    from beforehand.model.contract import Key, Natural, Once, Pending
+    from beforehand.model.contract import FreeText, Key, Natural, Once, Pending
     from beforehand.model.outcome import CannotTell, Conflict, DidNotHappen, Happened, Outcome, Receipt, Verdict
     from beforehand.model.secret import Secret
     from beforehand.model.view import Operation
@@ -38,6 +38,7 @@ __all__ = [
     "Conflict",
     "Deferred",
     "DidNotHappen",
+    "FreeText",
     "Happened",
     "Key",
     "Natural",
@@ -77,7 +78,7 @@ _HOMES: Final = {
             "Ambiguous", "Deferred", "BeforehandError", "NotSent", "OperationFailed", "OutcomePending",
             "Rejected", "RunSuspended", "TransactionAborted",
         ),
-        "beforehand.model.contract": ("Key", "Natural", "Once", "Pending"),
+        "beforehand.model.contract": ("FreeText", "Key", "Natural", "Once", "Pending"),
         "beforehand.model.outcome": (
             "CannotTell", "Conflict", "DidNotHappen", "Happened", "Outcome", "Receipt", "Verdict",
         ),

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeGuard
 import msgspec
 
 from beforehand.errors import ContractError
+from beforehand.model.contract import FreeText
 from beforehand.model.view import Operation
 
 KNOWN_SHAPE: Final = "__beforehand_shape__"
@@ -88,6 +89,11 @@ def classes_of(kind: Any) -> tuple[type, ...]:
             return (dict,) if typing.is_typeddict(found) else (found,)
         case _:
             return (object,)
+
+
+def is_free_text(annotation: object) -> bool:
+    """True if an annotation declares free text: it is `FreeText`, or contains it."""
+    return annotation is FreeText or any(map(is_free_text, typing.get_args(annotation)))
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -43,6 +43,11 @@ def checked_title(template: object, tool: str, stored: Collection[str]) -> str:
     return template
 
 
+def fields_of(template: str) -> tuple[str, ...]:
+    """The parameters that a checked template shows, in its order."""
+    return tuple(dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(template) if name is not None))
+
+
 def title_from(template: str, stored: bytes) -> str:
     """The title of a call with these stored arguments; empty if the template does not fit them."""
     try:

@@ -24,11 +24,12 @@ from beforehand.agent.signatures import (
     check_names,
     coroutine_code,
     is_async,
+    is_free_text,
     shape_of,
     tool_name,
     without_operation,
 )
-from beforehand.agent.titles import checked_title, title_from
+from beforehand.agent.titles import checked_title, fields_of, title_from
 from beforehand.engine.steps import NO_METADATA, CallMetadata
 from beforehand.engine.tool_protocol import Classifier, Code
 from beforehand.errors import ArgumentError, ContractError
@@ -48,6 +49,7 @@ from beforehand.model.contract import (
 )
 from beforehand.model.outcome import Outcome
 from beforehand.model.parameters import parse_arguments
+from beforehand.model.pending import Subject, subject_of
 from beforehand.model.values import ResultCodec, codec_for
 from beforehand.policies import Budget, Gate, Retry, milliseconds
 
@@ -198,6 +200,14 @@ class Tool(Generic[P, R]):
     def parameters(self) -> tuple[str, ...]:
         """The names of the tool's parameters, in order."""
         return tuple(self.shape.types)
+
+    @property
+    def subject(self) -> Subject:
+        """The parameters that identify the subject of a call."""
+        free_text = frozenset(name for name, kind in self.shape.types.items() if is_free_text(kind))
+        claim = self.handlers.get("claim")
+        computed = claim.parameters if claim is not None else None
+        return subject_of(self.contract, self.parameters, free_text, fields_of(self.title), computed or frozenset())
 
     @property
     def claims(self) -> bool:

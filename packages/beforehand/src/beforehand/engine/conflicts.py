@@ -27,7 +27,7 @@ from beforehand.model.decision.situation import OtherEffect
 from beforehand.model.ids import operation_id, reuse_stream, split_operation_id, stream
 from beforehand.model.operation import OperationState
 from beforehand.model.outcome import PendingEffect
-from beforehand.model.pending import LITERAL, literal, literals, names_of, thing, thing_stream
+from beforehand.model.pending import LITERAL, literal, literals, thing, thing_stream
 from beforehand.model.records import NOTHING, Raw
 from beforehand.model.run_history import RunHistory
 from beforehand.policies import milliseconds
@@ -441,11 +441,11 @@ def thing_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes, about:
 
 def parameters_of(tool: ToolCode, about: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The parameters by which a call of this tool says what it is about."""
+    if about:
+        return about if set(about) <= set(tool.parameters) else LITERAL
     contract = tool.contract
     declared = contract.pending is not None and contract.pending.about
-    if not (about or declared or contract.claim) and tool.claims:
-        return BY_CLAIM
-    return names_of(contract, tool.parameters, about)
+    return BY_CLAIM if tool.claims and not (declared or contract.claim) else tool.subject.names
 
 
 def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], secret: bytes) -> str:
@@ -490,7 +490,7 @@ def _things(driver: OperationDriver) -> list[str]:
     found: list[str] = []
     for names in ways:
         if names == LITERAL:
-            found.extend(literal(secret, text) for text in literals(arguments))
+            found.extend(literal(secret, text) for text in literals(arguments, tool.subject.free_text))
         elif names != BY_CLAIM or tool.claims:
             found.append(_by(tool, names, arguments, secret))
     return found

@@ -14,6 +14,7 @@ import msgspec
 from beforehand.engine.environment import Environment
 from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.contract import Contract
+from beforehand.model.pending import Subject
 from beforehand.model.policy import Draw, PolicyFacts, Ruling
 from beforehand.policies import RunBudget
 
@@ -124,6 +125,11 @@ class ToolCode(Protocol):
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the tool's parameters, in order."""
+        ...
+
+    @property
+    def subject(self) -> Subject:
+        """The parameters that identify the subject of a call."""
         ...
 
     @property

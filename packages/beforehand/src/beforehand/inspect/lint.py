@@ -39,12 +39,14 @@ class LintFinding(msgspec.Struct, frozen=True):
 class ToolFacts:
     """Facts about one tool. `model` says that a model may choose it.
 
-    `source` and that of its `verifier` are None where there is none, or it cannot be read.
+    `guessed` are the parameters that count as the subject of a call because nothing declares it. `source` and that of
+    its `verifier` are None where there is none, or it cannot be read.
     """
 
     contract: Contract
     claims: bool
     model: bool
+    guessed: tuple[str, ...]
     source: Source | None
     verifier: Source | None
 
@@ -52,6 +54,16 @@ class ToolFacts:
     def plain(self) -> bool:
         """True if code has no means to find out what happened."""
         return self.contract.idempotency is None and not self.contract.verifies
+
+    @property
+    def leaves_pending(self) -> bool:
+        """True if a success may leave something pending, and does not name the subject itself."""
+        if self.contract.pending is not None or self.source is None:
+            return self.contract.pending is not None
+        names = self.source.names
+        return "Deferred" in names or (
+            {"current_operation", "pending"} <= names and "about" not in self.source.keywords
+        )
 
     @property
     def settles(self) -> bool:
@@ -63,7 +75,7 @@ class ToolFacts:
 class LintRule:
     """One row: when it applies, the danger, and what to add.
 
-    The texts may name {tool}, {ttl}, {within}, {tries} and {timeout} of the contract.
+    The texts may name {tool}, {guessed}, {ttl}, {within}, {tries} and {timeout} of the contract.
     """
 
     name: str
@@ -121,6 +133,13 @@ RULES: Final[tuple[LintRule, ...]] = (
         "once=Once(...) with what names the effect (reworded=True: whatever the rest), or claim=... across all runs",
     ),
     LintRule(
+        "subject-undeclared", "warning", lambda tool: bool(tool.guessed) and tool.leaves_pending,
+        "a second call about the same thing while something is pending: nothing declares which parameters identify "
+        "that thing, so the call is sent if it differs in {guessed}",
+        "pending=Pending(about=...), claim=..., once=... or title=... with the parameters that identify it, or "
+        "the annotation FreeText for those that only word it",
+    ),
+    LintRule(
         "unknown-raised", "warning", lambda tool: tool.contract.on_unknown == "raise",
         "an unknown outcome: code that catches the error may continue as if nothing had happened",
         'on_unknown="suspend" (the default) lets the run wait for evidence or a person',
@@ -161,7 +180,8 @@ def _lint_tool(tool: Tool[Any, Any], *, model: bool) -> list[LintFinding]:
         return []  # a read changes nothing: whatever repeats it does no harm
     verify = tool.handlers.get("verify")
     verifier = source_of(verify.function) if verify is not None else None
-    facts = ToolFacts(tool.contract, tool.claims, model, source_of(tool.__wrapped__), verifier)
+    guessed = tool.subject.names if tool.subject.guessed else ()
+    facts = ToolFacts(tool.contract, tool.claims, model, guessed, source_of(tool.__wrapped__), verifier)
     words = _words(facts)
     found = [
         LintFinding(tool.name, rule.name, rule.severity, rule.cannot_survive.format(**words), rule.add.format(**words),
@@ -192,6 +212,7 @@ def _words(facts: ToolFacts) -> dict[str, str]:
     key, natural = contract.key, contract.natural
     return {
         "tool": contract.tool,
+        "guessed": " or ".join(facts.guessed),
         "ttl": span(key.ttl) if key is not None and key.ttl is not None else "",
         "within": span(natural.within) if natural is not None else "",
         "tries": span(contract.retry.elapsed),

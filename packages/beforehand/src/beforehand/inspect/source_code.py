@@ -29,11 +29,15 @@ class SourceUse(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Names reached from one function. `names` are the plain names and last attributes it mentions."""
+    """Names reached from one function.
+
+    `names` are the plain names and last attributes it mentions, `keywords` the keyword arguments of its calls.
+    """
 
     file: str
     seen: list[SourceUse]
     names: frozenset[str]
+    keywords: frozenset[str]
 
 
 def source_of(function: Callable[..., Any]) -> Source | None:
@@ -47,10 +51,12 @@ def source_of(function: Callable[..., Any]) -> Source | None:
         return None
     seen: list[SourceUse] = []
     names: set[str] = set()
+    keywords: set[str] = set()
     for node in _reached(module, start):
         names |= _mentioned(node)
+        keywords.update(part.arg for part in ast.walk(node) if isinstance(part, ast.keyword) and part.arg)
         seen += module.uses(node)
-    return Source(code.co_filename, seen, frozenset(names))
+    return Source(code.co_filename, seen, frozenset(names), frozenset(keywords))
 
 
 def aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -111,8 +111,9 @@ class Pending:
     """The part of a success that is still pending, and its subject: `Pending("an answer", about="lead")`.
 
     While it is pending, no further call of the tool on the same subject is sent. `about` names the parameters that
-    identify the subject. By default those of `claim` or `once` do, otherwise all parameters that hold no wording.
-    Without an `item`, only the tool's body declares what is pending.
+    identify the subject. By default those of `claim` or `once` do, then those in the title, then all parameters; of
+    the last two, those annotated `FreeText` do not count. To callers, `FreeText` is `str`. Without an `item`, only the
+    tool's body declares what is pending.
     """
 
     item: str
@@ -127,6 +128,13 @@ class Pending:
         names = (about,) if isinstance(about, str) else tuple(about)
         for name, value in (("item", item), ("about", tuple(filter(None, names))), ("within", within)):
             object.__setattr__(self, name, value)  # frozen, and `about` takes one name as text
+
+
+FreeText: TypeAlias = Annotated[str, msgspec.Meta(extra={"free_text": True})]
+"""The annotation of a parameter that only words a call (a message, a reason), and does not identify its subject.
+
+To callers and type checkers it is `str`. What is pending is compared without it: see `Pending`.
+"""
 
 
 class Rejection(msgspec.Struct, frozen=True, omit_defaults=True):

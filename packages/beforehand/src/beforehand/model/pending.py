@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, cast
+
+import msgspec
 
 from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.contract import Contract
@@ -13,7 +15,11 @@ FREE_TEXT: Final = frozenset({
     "body", "caption", "comment", "content", "description", "html", "markdown", "message", "note", "prompt", "reason",
     "subject", "summary", "text", "title", "wording",
 })  # fmt: skip
-"""The names of parameters that hold wording: they do not say what a call is about, unless nothing else does."""
+"""The names that are taken for free text in a tool that declares neither its subject nor its free text.
+
+Without them, such a tool sends the same mail again in other words. `tools --lint` reports each tool that depends on
+them.
+"""
 LITERAL: Final = ("",)
 """A placeholder for the names of parameters where a thing was named by its own text."""
 WAYS: Final = "pending-by/"
@@ -21,17 +27,40 @@ WAYS: Final = "pending-by/"
 _VALUES: Final = 100
 
 
-def names_of(contract: Contract, parameters: Iterable[str], about: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The parameters that say what a call is about.
+class Subject(msgspec.Struct, frozen=True):
+    """The parameters that identify the subject of a call, `names`, and those that hold `free_text`.
 
-    Named with the pending part, by the tool's `pending=`, `claim=` or `once=`; else all that hold no wording; else all.
+    `named` are those that tell calls apart: `names`, and all that a clause or the title names. With `guessed`, nothing
+    declares which of the parameters identify it.
     """
-    known = tuple(parameters)
-    if about:
-        return about if set(about) <= set(known) else LITERAL
-    declared = contract.pending.about if contract.pending is not None else ()
-    once = contract.once.parameters if contract.once is not None else ()
-    return declared or contract.claim or once or tuple(name for name in known if name not in FREE_TEXT) or known
+
+    names: tuple[str, ...]
+    free_text: frozenset[str]
+    named: frozenset[str]
+    guessed: bool
+
+
+def subject_of(
+    contract: Contract,
+    parameters: tuple[str, ...],
+    free_text: frozenset[str],
+    titled: tuple[str, ...],
+    computed: frozenset[str],
+) -> Subject:
+    """The subject of the calls of a tool: what a clause names, else what its title names, else all its parameters.
+
+    Of the last two, `free_text` does not count, unless there is nothing else. `computed` are the parameters from which
+    a handler computes the business key.
+    """
+    about = contract.pending.about if contract.pending is not None else ()
+    declared = about or contract.claim or (contract.once.parameters if contract.once is not None else ())
+    by_name = frozenset[str]() if free_text else FREE_TEXT.intersection(parameters)
+    open_to_names = bool(by_name.intersection(titled)) if titled else len(parameters) > 1
+    guessed = open_to_names and not (declared or free_text or computed)
+    free_text = free_text or by_name
+    choices = (tuple(name for name in names if name not in free_text) for names in (titled, parameters))
+    names = declared or next(filter(None, choices), titled or parameters)
+    return Subject(names, free_text, frozenset((*names, *contract.claim, *computed, *titled)), guessed)
 
 
 def thing(secret: bytes, names: tuple[str, ...], arguments: Mapping[str, Any]) -> str:
@@ -44,11 +73,11 @@ def literal(secret: bytes, text: str) -> str:
     return digest(secret, canonical({"": text}))
 
 
-def literals(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts in arguments that may name a thing: those that are not wording, alone or in a list."""
+def literals(arguments: Mapping[str, Any], free_text: Collection[str]) -> tuple[str, ...]:
+    """The texts in arguments that may name a thing: those that are not free text, alone or in a list."""
     found: dict[str, None] = {}
     for name, value in arguments.items():
-        if name in FREE_TEXT:
+        if name in free_text:
             continue
         parts = cast("Iterable[object]", value) if isinstance(value, (list, tuple, set, frozenset)) else (value,)
         found.update((part, None) for part in parts if isinstance(part, str) and part)
