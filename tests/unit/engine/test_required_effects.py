@@ -1,6 +1,8 @@
 """A run that claims an effect has it: required tools and receipts are checked against the records."""
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -104,3 +106,53 @@ def test_the_digest_tells_a_model_what_is_done(world: World, given: str):
     assert said.startswith("Already done, and proven")
     assert ('invoice {"order":"17"}: "I-17" [d-17/invoice#1]' in said) == (given == "17")
     world.explore(forgetful, given)
+
+
+LONG = "Dear customer, we have looked at your order. " * 12
+
+
+@tool
+async def send_email(to: str, subject: str, body: str) -> str:
+    return "queued"
+
+
+@tool(title="mail {empfaenger}")
+async def send_titled(empfaenger: list[str], anhang: str, body: str) -> str:
+    return "queued"
+
+
+@tool(claim="zweck", idempotency=Key.forever())
+async def pay(cents: int, betreff: str, zweck: str) -> str:
+    return current_operation().key and "paid"
+
+
+def told(world: World, *calls: Any) -> list[str]:
+    @agent(run_id="d-{given}", tools=[send_email, send_titled, pay])
+    async def forgetful(run: Run, given: str) -> str:
+        for call in calls:
+            await call()
+        return await run.digest()
+
+    return str(world.run(forgetful, "1").result).splitlines()[1:]
+
+
+def test_the_digest_tells_to_whom_a_long_mail_was_sent(world: World):
+    said = told(world, *[lambda to=to: send_email(to, "Your refund", LONG) for to in ("ann@x.com", "bob@x.com")])
+    for line, to in zip(said, ("ann@x.com", "bob@x.com"), strict=True):
+        assert line.startswith(f'- send_email {{"to":"{to}","subject":"Your refund","body":"Dear')
+        assert re.search(r"… \(\d+ more characters\)}: \"queued\" \[", line)
+
+
+def test_the_digest_begins_with_the_title_and_keeps_whole_what_it_names(world: World):
+    everyone = [f"customer-{number}@example.com" for number in range(30)]  # more than a title shows
+    (said,) = told(world, lambda: send_titled(everyone, "brief.pdf", LONG))
+    assert said.startswith('- send_titled "mail customer-0@example.com, ')
+    assert all(f'"{one}"' in said for one in everyone)
+    assert said.index("customer-29@") < said.index("brief.pdf") < said.index("Dear customer")
+
+
+def test_the_digest_keeps_whole_what_a_claim_names_up_to_its_bound(world: World):
+    (said,) = told(world, lambda: pay(5, LONG, "Rechnung " * 100))
+    assert said.startswith(f'- pay {{"zweck":"{"Rechnung " * 100}","cents":')
+    (said,) = told(world, lambda: pay(5, LONG, "Rechnung " * 200))
+    assert '… (810 more characters),"cents":' in said

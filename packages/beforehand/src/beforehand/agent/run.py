@@ -291,7 +291,8 @@ class Run:
     async def digest(self) -> str:
         """The proven effects of this run and its pending operations, as a block for a prompt.
 
-        It informs a model with a truncated or compacted conversation which effects it must not repeat.
+        It informs a model with a truncated or compacted conversation which effects it must not repeat. Titles and the
+        arguments that identify a call come first. Characters that are left out are counted.
         """
         return await receipts_digest(self._context())
 

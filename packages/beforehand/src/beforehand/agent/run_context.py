@@ -175,8 +175,10 @@ class RunContext:
     async def receipts(self, *others: str) -> str:
         """The effects of the other runs and of this one that are done, and those that are pending, from the records."""
         active = self._scope.active
+        tools = active.process.tools
         await active.log.flush()
-        return digest(*[await load(active.process, run) for run in dict.fromkeys((*others, active.run))])
+        histories = [await load(active.process, run) for run in dict.fromkeys((*others, active.run))]
+        return digest(histories, lambda tool: tools[tool].subject.named if tool in tools else ())
 
     async def post(self, stream: str, key: str, entry: object) -> LedgerEntry:
         """Post an entry to the ledger, once under its key; the stored entry that holds the key."""

@@ -7,8 +7,8 @@ proven if an operation of this run succeeded, or met an existing effect, and not
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -18,6 +18,10 @@ from beforehand.model.outcome import Receipt
 from beforehand.model.run_history import RunHistory
 
 DEEPEST = 20
+NAMED: Final = 1000
+"""Characters of the arguments that identify a call which a digest shows. A title has at most 200."""
+SHOWN: Final = 200
+"""Characters of the other arguments of a call, and of its result, which a digest shows."""
 
 
 def proven(history: RunHistory) -> dict[str, OperationState]:
@@ -71,32 +75,52 @@ def _parts(value: Any) -> Iterable[object]:
     return getattr(value, "__dict__", dict[str, object]()).values()
 
 
-def digest(*histories: RunHistory) -> str:
-    """Summarize what is done and what is pending for a prompt: a model whose memory was cut still knows it."""
-    done = [
-        f"- {operation.intent.tool} {_shown(operation.intent.arguments)}:"
-        f" {_shown(operation.settlement.result)} [{name}]"
-        + (f" (contradicted: {'; '.join(operation.links.contradicted)})" if operation.links.contradicted else "")
-        for history in histories
-        for name, operation in proven(history).items()
-    ]
-    pending = [
-        f"- {operation.intent.tool} {_pending(operation)}: {operation.phase} [{operation.step}]"
-        for history in histories
-        for operation in history.open_operations()
-        if not operation.intent.serves or operation.intent.completes
-    ]
+def digest(histories: Iterable[RunHistory], named_by: Callable[[str], Collection[str]]) -> str:
+    """Summarize what is done and what is pending for a prompt: a model whose memory was cut still knows it.
+
+    `named_by` gives the parameters that tell calls of a tool apart. They are shown before the others, and longer.
+    """
+    done, pending = list[str](), list[str]()
+    for history in histories:
+        done += [
+            f"- {_call(operation, named_by)}: {_cut(operation.settlement.result)} [{name}]"
+            + (f" (contradicted: {'; '.join(operation.links.contradicted)})" if operation.links.contradicted else "")
+            for name, operation in proven(history).items()
+        ]
+        pending += [
+            f"- {_call(operation, named_by)}: {operation.phase} [{operation.step}]"
+            for operation in history.open_operations()
+            if not operation.intent.serves or operation.intent.completes
+        ]
     lines = ["Already done, and proven. Do not do it again:", *(done or ["- nothing"])]
     return "\n".join([*lines, "Pending. Do not repeat it:", *pending] if pending else lines)
 
 
-def _pending(operation: OperationState) -> str:
+def _call(operation: OperationState, named_by: Callable[[str], Collection[str]]) -> str:
+    """The call on one line: its tool, its title, and its arguments, those that identify it first and short ones next.
+
+    The stored form is sorted by name. Cut as it is, a long body would hide to whom a mail was sent.
+    """
     intent = operation.intent
-    return f"{intent.item}, a part of {intent.completes}" if intent.completes else _shown(intent.arguments)
+    if intent.completes:
+        return f"{intent.tool} {intent.item}, a part of {intent.completes}"
+    title = f" {_cut(msgspec.json.encode(intent.title), NAMED)}" if intent.title else ""
+    try:
+        given = msgspec.json.decode(intent.arguments, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return f"{intent.tool}{title} {_cut(intent.arguments)}"
+    named, fields = named_by(intent.tool), (dict[str, bytes](), dict[str, bytes]())
+    for name in sorted(given, key=lambda name: len(bytes(given[name]))):
+        fields[name not in named][name] = msgspec.json.encode(name) + b":" + bytes(given[name])
+    shown = (_cut(b",".join(part.values()), most) for part, most in zip(fields, (NAMED, SHOWN), strict=True) if part)
+    return f"{intent.tool}{title} {{{','.join(shown)}}}"
 
 
-def _shown(stored: msgspec.Raw) -> str:
-    """A stored value on one line: what some reader takes for the end of a line would look like one more entry."""
+def _cut(stored: bytes | msgspec.Raw, most: int = SHOWN) -> str:
+    """A stored value on one line, and the number of characters that are left out.
+
+    What some reader takes for the end of a line would look like one more entry.
+    """
     text = bytes(stored).decode("utf-8", "replace")
     plain = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
-    return plain if len(plain) <= 200 else plain[:199] + "…"
+    return plain if len(plain) <= most else f"{plain[:most]}… ({len(plain) - most:,} more characters)"
