@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 PROGRAM = """
 import asyncio, json, os, signal, sys
@@ -67,10 +68,7 @@ def test_what_on_error_does_is_done_once_under_a_kill(moment: str, tmp_path: Pat
     (tmp_path / "desk.py").write_text(PROGRAM)
 
     def started(kill_at: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, str(tmp_path / "desk.py"), str(tmp_path), kill_at],
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        return forked.run([str(tmp_path / "desk.py"), str(tmp_path), kill_at])
 
     assert started(moment).returncode == -signal.SIGKILL
     again = started("never")

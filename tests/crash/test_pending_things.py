@@ -1,12 +1,12 @@
 """A process is killed around a call that leaves something pending: no other run sends about the same thing meanwhile."""
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 PROGRAM = """
 import asyncio
@@ -81,11 +81,7 @@ SPELLINGS = ("deferred", "plain", "declared", "once", "reworded", "claim", "mode
 def run(directory: Path, spelling: str, name: str, dies: str = "") -> subprocess.CompletedProcess[str]:
     program = directory / "sell.py"
     program.write_text(PROGRAM)
-    return subprocess.run(
-        [sys.executable, str(program), spelling, name, dies or "never"],
-        cwd=directory, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
+    return forked.run([str(program), spelling, name, dies or "never"], cwd=directory, timeout=120)
 
 
 def sent(directory: Path) -> int:
