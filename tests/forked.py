@@ -149,7 +149,7 @@ def become(job: Mapping[str, Any]) -> NoReturn:
     finally:
         # The interpreter would take itself apart now, and visit every object of the warm process: nine tenths of the
         # time of a short program.
-        threading._shutdown()  # type: ignore[attr-defined]
+        threading._shutdown()  # type: ignore[attr-defined]  # the stubs omit what is private
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
