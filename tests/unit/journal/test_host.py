@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from beforehand.journal import host
+from beforehand.journal import host, macos
 from beforehand.journal.port import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the facts of /proc")
@@ -267,7 +267,9 @@ def test_the_machine_id_itself_is_not_given_away() -> None:
 
 
 def test_the_facts_of_macos_are_empty_elsewhere() -> None:
-    assert (host._apple_machine(), host._apple_boot()) == ("", "")
+    assert (macos.machine(), macos.boot(), macos.process(os.getpid())) == ("", "", None)
+    with Path(os.devnull).open("wb") as file:
+        assert not macos.full_sync(file.fileno())
 
 
 # -- clocks and files ---------------------------------------------------------------------------------

@@ -63,8 +63,10 @@ def test_the_writing_connection_syncs_fully_and_never_by_itself_checkpoints(tmp_
         await journal.open()
         files = journal._store._files
         assert files is not None
-        settings = ("synchronous", "wal_autocheckpoint", "foreign_keys", "mmap_size", "busy_timeout")
-        assert [files.writer.rows(f"pragma {name}") for name in settings] == [[(2,)], [(0,)], [(0,)], [(0,)], [(0,)]]
+        settings = ("synchronous", "fullfsync", "checkpoint_fullfsync")
+        assert [files.writer.rows(f"pragma {name}") for name in settings] == [[(2,)], [(1,)], [(1,)]]
+        without = ("wal_autocheckpoint", "foreign_keys", "mmap_size", "busy_timeout")
+        assert [files.writer.rows(f"pragma {name}") for name in without] == [[(0,)]] * len(without)
         assert (tmp_path / "journal.db-wal").stat().st_size > 4_000_000
         await journal.close()
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from beforehand.errors import UsageError
+from beforehand.journal.host import sync
 
 _KEPT: Final = 2  # a rotation keeps the previous key
 
@@ -44,7 +45,7 @@ def keep_keys(path: Path, keys: SigningKeys) -> None:
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(msgspec.json.encode(keys))
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
     fresh.replace(path)
 
 

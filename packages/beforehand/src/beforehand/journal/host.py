@@ -1,8 +1,8 @@
 """Facts about the machine: process identities, whether a process still lives, clocks, and file systems.
 
 A process counts as dead only when that is proven, because another attempt may follow from it. A fact that cannot be
-determined is an empty value that proves nothing; it raises no error. Linux is complete. On macOS processes of an
-earlier boot are proven dead and those of this boot are not; elsewhere nothing is proven.
+determined is an empty value that proves nothing; it raises no error. Linux and macOS are complete; elsewhere nothing is
+proven.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from beforehand.journal import macos
 from beforehand.journal.port import Fate, Worker
 
 
@@ -39,7 +39,7 @@ class Holder(NamedTuple):
 
 
 class _Stat(NamedTuple):
-    """Fields 3, 20 and 22 of `/proc/PID/stat` (proc_pid_stat(5))."""
+    """Fields 3, 20 and 22 of `/proc/PID/stat` (proc_pid_stat(5)), or the same from macOS."""
 
     state: str
     threads: int
@@ -132,7 +132,8 @@ def _stat(pid: int) -> _Stat | None:
         fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
         return _Stat(state=fields[0], threads=int(fields[17]), started=int(fields[19]))
     except (OSError, ValueError, IndexError):
-        return None
+        seen = macos.process(pid)
+        return None if seen is None else _Stat(state=seen[0], threads=1, started=seen[1])
 
 
 def _is_free(pid: int) -> bool:
@@ -148,6 +149,8 @@ def _is_free(pid: int) -> bool:
 
 def _pid_namespace() -> str:
     """Where process numbers and start times mean the same; empty when /proc is not that of this process."""
+    if macos.library() is not None:
+        return "macos"  # one for the whole machine
     try:
         if (_PROC / "self").readlink().name != str(os.getpid()):
             return ""
@@ -174,7 +177,7 @@ def machine_id() -> str:
         return ""
     if _PROC.joinpath("self").exists() and not _pid_namespace().startswith(_FIRST_PID_NAMESPACE):
         return ""
-    found = _first_line("/etc/machine-id", "/var/lib/dbus/machine-id") or _apple("machine")
+    found = _first_line("/etc/machine-id", "/var/lib/dbus/machine-id") or macos.machine()
     if not found or found == "uninitialized":
         return ""
     return hashlib.sha256(b"beforehand machine " + found.encode()).hexdigest()[:32]
@@ -183,7 +186,7 @@ def machine_id() -> str:
 @cache
 def boot_id() -> str:
     """A name of this boot of the kernel, or one that only this process has (see `boot_is_known`)."""
-    named = _first_line("/proc/sys/kernel/random/boot_id") or _apple("boot")
+    named = _first_line("/proc/sys/kernel/random/boot_id") or macos.boot()
     return named or f"{_ONE_PROCESS}{os.urandom(16).hex()}"
 
 
@@ -201,36 +204,6 @@ def _first_line(*paths: str) -> str:
         if text:
             return text.splitlines()[0]
     return ""
-
-
-def _apple(fact: Literal["machine", "boot"]) -> str:
-    if sys.platform == "darwin":
-        return _apple_machine() if fact == "machine" else _apple_boot()
-    return ""
-
-
-def _apple_machine() -> str:
-    """The hardware's UUID, from gethostuuid(2)."""
-    import ctypes  # noqa: PLC0415 - only macOS needs it
-
-    try:
-        found, patience = (ctypes.c_ubyte * 16)(), (ctypes.c_long * 2)(1, 0)
-        failed = ctypes.CDLL(None).gethostuuid(found, patience)
-    except (AttributeError, OSError, TypeError):
-        return ""
-    return "" if failed else bytes(found).hex()
-
-
-def _apple_boot() -> str:
-    """The UUID of this boot, from sysctl(3)."""
-    import ctypes  # noqa: PLC0415 - as above
-
-    try:
-        found, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
-        failed = ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", found, ctypes.byref(size), None, 0)
-    except (AttributeError, OSError, TypeError):
-        return ""
-    return "" if failed else found.value.decode("ascii", errors="replace")
 
 
 # -- clocks and files --------------------------------------------------------------------------------------
@@ -260,7 +233,7 @@ class _Schedule(threading.local):
     def __init__(self) -> None:
         self.pid = os.getpid()
         try:
-            self.descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
         except OSError:
             self.descriptor = -1
 
@@ -278,6 +251,12 @@ def queued_ns() -> int:
     if schedule.descriptor < 0 or schedule.pid != os.getpid():  # a forked child has its parent's figures open
         return 0
     return int(os.pread(schedule.descriptor, 64, 0).split()[1])
+
+
+def sync(descriptor: int) -> None:
+    """Make what was written to a file, or the names in a directory, durable."""
+    if not macos.full_sync(descriptor):
+        os.fsync(descriptor)
 
 
 def file_identity(path: Path | str) -> FileIdentity:

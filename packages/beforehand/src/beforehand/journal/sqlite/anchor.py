@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from beforehand.errors import JournalUnavailable
+from beforehand.journal.host import sync
 from beforehand.model.heads import Head
 
 
@@ -75,7 +76,7 @@ def save(path: Path, mark: Anchor) -> None:
         descriptor = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, msgspec.json.format(msgspec.json.encode(mark)) + b"\n")
-            os.fsync(descriptor)
+            sync(descriptor)
         finally:
             os.close(descriptor)
         is_first = not path.exists()
@@ -138,6 +139,6 @@ def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)

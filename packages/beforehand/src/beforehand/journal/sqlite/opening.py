@@ -34,6 +34,10 @@ CHECKPOINT_PAGES = 1000
 _GROWN_LOG = 32 + CHECKPOINT_PAGES * (24 + 4096)
 _PATIENCE_MS = 5000
 _FIXED_WAL_RESET = (3, 51, 3)
+_UNPROVEN = (
+    "this system does not prove that a process is dead: its runs are taken over when its lease ends, and a call that it"
+    " had begun counts as over `pause_bound_ms` later"
+)
 _MODES: dict[str, Mode] = {"wal": "wal", "delete": "rollback"}
 
 
@@ -91,7 +95,9 @@ def open_files(settings: FileSettings) -> Connections:
         writer.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
         # EXTRA also syncs the directory when a rollback journal is deleted. Without it a power loss
         # could bring back the one used before the switch to WAL, and undo everything since.
-        writer.rows("pragma synchronous = extra")
+        # FULLFSYNC syncs through the disk's own cache on macOS, and is ignored elsewhere.
+        for pragma in ("synchronous = extra", "fullfsync = 1", "checkpoint_fullfsync = 1"):
+            writer.rows(f"pragma {pragma}")
         _migrate(writer, settings)
         if is_new:
             anchor.sync_directory(path.parent)
@@ -234,7 +240,7 @@ def _grow_log(writer: Database, path: Path) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         os.write(descriptor, bytes(missing))
-        os.fsync(descriptor)
+        host.sync(descriptor)
     finally:
         os.close(descriptor)
     anchor.sync_directory(path.absolute().parent)
@@ -260,16 +266,15 @@ def _hash_at(reader: Database, table: Literal["record", "ledger"], number: int) 
 
 
 def _notices(reader: Database, *, wal: bool) -> tuple[str, ...]:
-    """The mode and the version of the library that is really in use, which need not be Python's own."""
+    """The version of the library that is really in use, which need not be Python's own; and what cannot be proven."""
     ((answer,),) = reader.rows("select sqlite_version()")
     version = str(answer)
+    library = f"SQLite {version} in WAL mode"
     if not wal:
-        return (f"SQLite {version} in rollback mode: slower than WAL by about four times",)
-    if tuple(int(part) for part in version.split(".")) >= _FIXED_WAL_RESET:
-        return (f"SQLite {version} in WAL mode",)
-    warning = (
-        f"SQLite {version} in WAL mode: this build has the WAL-reset bug (3.7.0 to 3.51.2), so writes and"
-        " checkpoints of all processes take turns under a lock of our own; do not write to the file by"
-        " other means while it is in use"
-    )
-    return (warning,)
+        library = f"SQLite {version} in rollback mode: slower than WAL by about four times"
+    elif tuple(int(part) for part in version.split(".")) < _FIXED_WAL_RESET:
+        library += (
+            ": this build has the WAL-reset bug (3.7.0 to 3.51.2), so writes and checkpoints of all processes take"
+            " turns under a lock of our own; do not write to the file by other means while it is in use"
+        )
+    return (library,) if host.fate(host.this_process("")) == "alive" else (library, _UNPROVEN)
