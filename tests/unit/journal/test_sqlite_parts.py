@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -100,6 +103,47 @@ def test_locks_exclude_each_other_within_a_process_too(tmp_path: Path) -> None:
     assert one.try_take()
     one.close()
     one.close()
+
+
+WINDOWS = """
+import os, sys
+sys.modules["fcntl"] = None
+for name in ("O_CLOEXEC", "O_DIRECTORY", "O_PATH", "fork", "register_at_fork"):
+    delattr(os, name)
+"""
+PROGRAM = """
+from beforehand import Beforehand, Run, agent
+from beforehand.errors import JournalError
+
+@agent(run_id="greet-{name}")
+async def desk(run: Run, name: str) -> str:
+    return name
+
+with Beforehand("memory:", agents=[desk]) as app:
+    print(app.run(desk, "ann"))
+try:
+    with Beforehand("runs.db", agents=[desk]):
+        pass
+except JournalError as error:
+    print(error.message)
+"""
+COMMAND = """
+sys.argv = ["beforehand", "run", "desk.py:desk", '"ann"', "--journal", "runs.db"]
+from beforehand.cli.main import main
+main()
+"""
+
+
+def test_windows_is_told_in_one_sentence_what_is_missing(tmp_path: Path) -> None:
+    """Simulated: without what Python lacks there, and on whatever system this is."""
+    (tmp_path / "desk.py").write_text(PROGRAM.partition("with ")[0])
+    sentence = "a journal in a file needs flock(2), a lock that ends with its process, which Windows does not have"
+    run = partial(subprocess.run, capture_output=True, text=True, check=False, cwd=tmp_path)
+    program = run([sys.executable, "-c", WINDOWS + PROGRAM])
+    assert (program.stdout.splitlines()[:2], program.stderr) == (["ann", sentence], "")
+    command = run([sys.executable, "-c", WINDOWS + COMMAND])
+    assert (command.returncode, command.stderr.splitlines()[0]) == (1, f"JournalError: {sentence}")
+    assert not list(tmp_path.glob("*.db"))
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,20 @@ and closing some other descriptor of the same file does not drop the lock, as `f
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from pathlib import Path
+
+from beforehand.errors import JournalError
+
+try:
+    import fcntl
+except ModuleNotFoundError:
+    raise JournalError(
+        "a journal in a file needs flock(2), a lock that ends with its process, which Windows does not have",
+        known="nothing was opened or changed",
+        next_step="use Linux; on Windows, inside WSL 2",
+    ) from None
 
 _FIRST_PAUSE_S = 0.0002
 _LONGEST_PAUSE_S = 0.01
