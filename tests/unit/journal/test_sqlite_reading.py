@@ -8,6 +8,7 @@ import pytest
 from beforehand.cli.common import without_waiting
 from beforehand.errors import JournalError, JournalUnavailable
 from beforehand.journal.port import Lease, NewRun, Post, Worker, Write
+from beforehand.journal.sqlite.driver import is_open_here
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.journal.sqlite.reader import SqliteReader
 
@@ -67,8 +68,10 @@ def test_an_older_schema_cannot_be_brought_up_to_date(tmp_path):
         await journal.open()
         journal._store._files.writer.rows("pragma user_version = 7")
         await journal.close()
+        reading = SqliteReader(tmp_path / "j.db", untouched=True)
         with pytest.raises(JournalError, match="has schema version 7; this release reads 1"):
-            await SqliteReader(tmp_path / "j.db", untouched=True).open()
+            await reading.open()
+        assert not is_open_here(tmp_path / "j.db"), "a file that is refused is closed"
 
     asyncio.run(main())
 

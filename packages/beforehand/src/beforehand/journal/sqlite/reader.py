@@ -6,6 +6,7 @@ cannot be written is taken as it is (see `driver.View`); the identity's notices 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -118,10 +119,14 @@ class SqliteReader:
         opening.check_place(self._settings)
         try:
             view = view_of(self.path, self._connect)
-            self._database = view.database
-            return self._identify(view)
+            with contextlib.ExitStack() as refused:
+                refused.callback(view.database.close)
+                identity = self._identify(view)
+                refused.pop_all()
         except DatabaseFailure as failure:
             raise explain(failure, self.path) from failure
+        self._database = view.database
+        return identity
 
     def _identify(self, view: View) -> Identity:
         schema.check_is_journal(view.database, self.path)
