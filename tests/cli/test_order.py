@@ -115,7 +115,8 @@ def test_retry_sends_it_once_more(asking: Lab):
     assert asking("resolve", OPERATION, "--did-not-happen", "--retry").status == 0
     assert asking("resume", "ticket-1").status == 3, "the answer was lost again: the person is asked again"
     assert asking.world.count("restock lost") == 2
-    assert asking("resolve", OPERATION, "--happened").status == 0
+    assert asking("resolve", OPERATION, "--happened").status == 2, "the question changed: it was sent again since"
+    assert asking("resolve", OPERATION, "--happened", *asking.seen(OPERATION)).status == 0
     assert asking("resume", "ticket-1").status == 0
 
 
