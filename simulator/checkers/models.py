@@ -6,7 +6,7 @@ The checker stands at the services of the models. It never asks the product what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +49,8 @@ class ModelCall(msgspec.Struct, eq=False):
     ended_ms: int = -1
     failed: str = ""
     """The class of its error."""
+    under: Collection[str] = ()
+    """The limits that it began under. One that is declared while it is under way does not know it."""
 
 
 class Alone(msgspec.Struct, frozen=True):
@@ -137,11 +139,11 @@ class Models:
         """Each limit that the call is under, with the calls before it that are under it, too."""
         limits = self._world.checker.queues.limits
         own = limits.tenants.get(call.tenant) or limits.tenants.get("*") or TenantLimits()
-        same = [one for one in self._calls if one.model == call.model]
-        if (limit := limits.models.get(call.model)) is not None:
-            yield call.model, limit, same
-        if (limit := own.models.get(call.model)) is not None:
-            yield f"{call.model} / {call.tenant}", limit, [one for one in same if one.tenant == call.tenant]
+        under = {call.model: limits.models.get(call.model), f"{call.model} / {call.tenant}": own.models.get(call.model)}
+        call.under = [what for what, limit in under.items() if limit is not None]
+        for what, limit in under.items():
+            if limit is not None:
+                yield what, limit, [one for one in self._calls if what in one.under]
 
     def _leave_alone(self, call: ModelCall, route: str, wait_ms: int) -> None:
         """A service asks not to be called. Of a model with a limit every process knows it; of a route, the route."""

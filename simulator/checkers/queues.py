@@ -49,8 +49,8 @@ class Queues:
         self._first: set[str] = set()
         self._begun: Counter[str] = Counter()
 
-        self._calls: dict[int, tuple[Actor, str, str, int]] = {}
-        """The calls of tools that are under way: their process, tool, tenant and begin."""
+        self._calls: dict[int, tuple[Actor, Collection[str], int]] = {}
+        """The calls of tools that are under way: their process, the limits that they began under, and their begin."""
 
     @property
     def limits(self) -> DeclaredLimits:
@@ -71,40 +71,38 @@ class Queues:
         now, tool = self._world.now_ms(), request.service
         tenant = self.tenant_of(request.operation.partition("/")[0])
         recent = now - self._world.settings.pause_bound_ms
-        others = [
-            (of_tool, of_tenant)
-            for process, of_tool, of_tenant, since in self._calls.values()
-            if process.alive and since > recent
-        ]
-        for what, at_once, count in self._call_limits(tool, tenant, others):
+        others = [under for process, under, since in self._calls.values() if process.alive and since > recent]
+        limits = dict(self._call_limits(tool, tenant))
+        for what, at_once in limits.items():
             self._reached(f"a call under a limit of a {what.split()[0]}{' for a tenant' * (' / ' in what)}")
-            if count >= at_once:
+            count = sum(what in under for under in others)
+            if at_once is not None and count >= at_once:
                 beside = f"{request.operation} is called beside {count} other calls of {what}"
                 self._broken(LIMITS, f"{beside}, and its limit is {at_once}")
-        self._calls[id(request)] = actor, tool, tenant, now
+        self._calls[id(request)] = actor, limits.keys(), now
         try:
             yield
         finally:
             del self._calls[id(request)]
 
-    def _call_limits(
-        self, tool: str, tenant: str, others: Collection[tuple[str, str]]
-    ) -> Iterator[tuple[str, int, int]]:
-        """Each limit that a call of this tool for this tenant is under, and how many of the others are, too."""
+    def _call_limits(self, tool: str, tenant: str) -> Iterator[tuple[str, int | None]]:
+        """Each limit that a call of this tool for this tenant is under, and how many it lets be under way at once.
+
+        A call that began under no limit of that name is not counted by one that is declared while it is under way.
+        """
         limits = self._limits
         own = limits.tenants.get(tenant) or limits.tenants.get("*") or TenantLimits()
-        groups = [(f"tool {tool}", limits.tools.get(tool), own.tools.get(tool), {tool})]
+        groups = [(f"tool {tool}", limits.tools.get(tool), own.tools.get(tool))]
         groups += [
-            (f"service {name}", one, own.services.get(name), set(one.tools))
+            (f"service {name}", one, own.services.get(name))
             for name, one in limits.services.items()
             if tool in one.tools
         ]
-        for name, of_all, of_one, tools in groups:
-            same = [of_tenant for of_tool, of_tenant in others if of_tool in tools]
-            if of_all is not None and of_all.at_once is not None:
-                yield name, of_all.at_once, len(same)
-            if of_one is not None and of_one.at_once is not None:
-                yield f"{name} / {tenant}", of_one.at_once, same.count(tenant)
+        for name, of_all, of_one in groups:
+            if of_all is not None:
+                yield name, of_all.at_once
+            if of_one is not None:
+                yield f"{name} / {tenant}", of_one.at_once
 
     # --- what processes do -----------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ create index run_served on run (queue, tenant, served_ms) where queue <> '' and 
 
 -- Runs of one key: those that have it, and those behind them.
 create index run_key on run (queue, about) where holds = 1;
-create index run_behind on run (queue, about, due_ms) where behind = 1;
+create index run_behind on run (queue, about, ready_ms) where behind = 1;
 
 -- queue -- How many runs wait to begin, kept by the triggers below in the commit of each change.
 create table queue (
@@ -94,7 +94,7 @@ when old.about <> '' and (
 begin
   update run set holds = 0, behind = 0 where id = old.id;
   update run set behind = 0 where id = (
-    select id from run where behind = 1 and queue = old.queue and about = old.about order by due_ms, id limit 1
+    select id from run where behind = 1 and queue = old.queue and about = old.about order by ready_ms, id limit 1
   );
 end;
 
