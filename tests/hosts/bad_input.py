@@ -100,6 +100,16 @@ async def a_name_that_a_tool_of_the_app_has_too(trial: Trial) -> None:
     assert trial.sent == [5], trial.sent
 
 
+async def a_name_that_only_the_contract_has(trial: Trial) -> None:
+    @tool(name="pay")
+    async def send_money(cents: int) -> str:
+        """Pay."""
+        return await trial.pay(cents)
+
+    has(await trial.run(Script([FIVE]), Offered(send_money, None), tools=[send_money]), "paid 5")
+    assert trial.sent == [5], trial.sent
+
+
 async def a_condition_beside_the_approval_of_the_host(trial: Trial) -> None:
     if find_spec("cel") is None:
         return  # conditions are an extra, which the environments of hosts are without
@@ -256,7 +266,7 @@ async def a_key_that_is_missing(trial: Trial) -> None:
 CELLS: dict[str, Callable[[Trial], Awaitable[None]]] = {
     one.__name__.replace("_", " "): one
     for one in (
-        a_name_that_a_tool_of_the_app_has_too, a_condition_beside_the_approval_of_the_host,
+        a_name_that_a_tool_of_the_app_has_too, a_name_that_only_the_contract_has, a_condition_beside_the_approval_of_the_host,
         a_read_that_the_host_asks_about, a_name_that_cannot_name_a_step, no_name, a_schema_that_is_no_schema,
         ids_that_repeat, ids_that_cannot_name_a_step, code_that_swallows_the_suspension, arguments_that_do_not_fit,
         arguments_that_do_not_fit_a_declared_tool, arguments_that_are_too_large,

@@ -81,5 +81,5 @@ async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
 
 def _tool(one: Offered) -> FunctionTool:
     made = FunctionTool(one.function, require_confirmation=one.asks)
-    made.name = one.name
+    made.name = made.name if one.name is None else one.name
     return made

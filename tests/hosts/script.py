@@ -16,10 +16,10 @@ class Call(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """A tool as the host is given it: a function, or a tool of Beforehand."""
+    """A tool as the host is given it: a function, or a tool of Beforehand. Without a name it has its own."""
 
     function: Callable[..., Any]
-    name: str
+    name: str | None
     asks: bool = False  # the host asks a person
     clauses: Mapping[str, Any] = {}
     schema: Mapping[str, Any] | None = None

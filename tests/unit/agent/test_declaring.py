@@ -169,7 +169,7 @@ def test_a_callable_object_can_be_a_tool():
             return to
 
     made = tool(name="send_it")(Sender())
-    assert (made.name, made.body.is_async) == ("send_it", True)
+    assert (made.name, made.__name__, made.body.is_async) == ("send_it", "send_it", True)  # frameworks read the second
     assert "sender" in made.where
 
 

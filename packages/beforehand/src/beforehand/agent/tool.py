@@ -70,7 +70,7 @@ class Tool(Generic[P, R]):
         self.__signature__ = self.shape.signature
         # `inspect.iscoroutinefunction` reads these: frameworks take a tool for what it is, a coroutine function.
         self.__code__, self.__defaults__, self.__kwdefaults__ = coroutine_code(function), None, None
-        self.name = contract.tool
+        self.name = self.__name__ = contract.tool  # frameworks take a function's name for that of the tool
         self.codec: ResultCodec = codec_for(_result_type(self.shape))
         self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
         self.digest = contract_digest(self.contract)
