@@ -12,7 +12,7 @@ import math
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ from beforehand.engine.exceptions.classify import classify
 from beforehand.engine.exceptions.http import retry_after, status_code
 from beforehand.engine.sealing import refuse, sealing, take_answer
 from beforehand.engine.shared_budgets import budgets_of, reserve, wait_for_room
-from beforehand.engine.suspension import BudgetRefusal, Ending, Pause
+from beforehand.engine.suspension import BudgetRefusal, Pause
 from beforehand.engine.transactions import may_begin
 from beforehand.engine.tree_budgets import read_limits
 from beforehand.errors import (
@@ -38,7 +38,6 @@ from beforehand.errors import (
     ContractError,
     DecisionFailed,
     ModelError,
-    ReplayDiverged,
     UsageError,
 )
 from beforehand.model import records as r
@@ -121,10 +120,7 @@ async def decide(
         text = "run %s: %s was asked something else when it was recorded; the recorded answer counts"
         LOG.warning(text, instance.run, step)
     elif not isinstance(recorded, r.DecisionRecorded) or not same:
-        instance.end(Ending("diverged", f"{step} was asked something else"))
-        raise _asked_otherwise(
-            instance.replay.divergence(f"{step} was asked something else when it was recorded"), recorded, question
-        )
+        _asked_otherwise(instance, recorded, question, settings)
     scope.host.sure = _share(recorded.confidence)
     if recorded.status == "failed":
         raise _failed(instance.run, recorded)
@@ -314,12 +310,17 @@ def _named_usage(usage: Usage, question: ModelQuestion, call: DecisionCall) -> U
     return msgspec.structs.replace(usage, model=usage.model or call.model or only)
 
 
-def _asked_otherwise(diverged: ReplayDiverged, recorded: object, question: ModelQuestion) -> ReplayDiverged:
-    """The error with both questions, if the record holds the old one."""
+def _asked_otherwise(
+    active: ActiveRun, recorded: object, question: ModelQuestion, settings: DecisionSettings
+) -> NoReturn:
+    """End the run as diverged, with both questions if the record holds the old one."""
+    why, difference = f"{question.step} was asked something else when it was recorded", ""
     if isinstance(recorded, r.DecisionRecorded):
+        if settings.seen is not None:  # of a framework: its prompts may hold the time of day, or ids of this process
+            why += ' (differs="note" of its adapter accepts that)'
         old, new = _where_they_part(bytes(recorded.seen).decode(), question.seen.decode("utf-8", "replace"))
-        diverged.difference = f"- recorded: {recorded.function} {old}\n+ now:      {question.name} {new}"
-    return diverged
+        difference = f"- recorded: {recorded.function} {old}\n+ now:      {question.name} {new}"
+    active.replay.diverge(why, difference)
 
 
 def _where_they_part(old: str, new: str) -> tuple[str, str]:
