@@ -24,6 +24,7 @@ OURS = tuple(
         "beforehand ",
         "pytest ",
         "python desk.py",
+        "python graph.py",
         "python hello.py",
         "KILL_AFTER=",
         "cat paid.txt",

@@ -10,17 +10,18 @@ import sys
 from typing import Annotated, Any, NotRequired
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, AgentState
+from langchain.agents.middleware import AgentMiddleware, AgentState, HumanInTheLoopMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import InjectedToolCallId
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from beforehand import Beforehand, Key, Run, agent, current_operation, current_run, tool
+from beforehand.errors import ReplayDiverged
 from beforehand.hosts.langchain import BeforehandMiddleware
 from beforehand.loop import Route, RouteModel
 from beforehand.model.usage import Usage
@@ -30,6 +31,8 @@ from tests.hosts.casework import CASE, DIRECTORY, SENT, decline
 
 KILL = len(sys.argv) > 3
 ASKED: list[int] = []
+MODEL_NODE = "a graph with a model node"
+"""How the names of cases begin whose model draws the ids of its calls, as real ones do."""
 
 
 class Model(BaseChatModel):
@@ -54,11 +57,11 @@ class Model(BaseChatModel):
         turn = sum(isinstance(one, AIMessage) for one in messages)
         said = "; ".join(str(one.content) for one in messages if isinstance(one, ToolMessage))
         calls = self.turns[turn] if turn < len(self.turns) else []
-        wrong = CASE == "ids that cannot name a step"
-        named = [
-            {"name": name, "args": args, "id": "a/b" if wrong else f"call_{turn}_{at}"}
-            for at, (name, args) in enumerate(calls)
+        wrong, drawn = CASE == "ids that cannot name a step", CASE.startswith(MODEL_NODE)
+        ids = [
+            "a/b" if wrong else f"call_{turn}_{at}{os.urandom(4).hex() if drawn else ''}" for at in range(len(calls))
         ]
+        named = [{"name": name, "args": args, "id": one} for one, (name, args) in zip(ids, calls, strict=True)]
         answer = AIMessage("" if named else said, tool_calls=named)
         if CASE == "what was used":
             details: Any = {"input_token_details": {"cache_read": 60}, "output_token_details": {"reasoning": 8}}
@@ -72,6 +75,34 @@ async def mail(to: str) -> str:
     """Send a mail."""
     SENT.append(current_operation().key[:0] + to)
     return f"mail to {to}"
+
+
+@tool(effect="read")
+async def seats(row: int) -> list[Any]:
+    """What is free in a row: values, or the blocks of a message."""
+    return [[], [{"type": "text", "text": "none"}], [False, row, "ä"]][row]
+
+
+class Sum(BaseModel):
+    """What was paid in all."""
+
+    cents: int
+
+
+@tool(effect="read")
+async def total() -> Sum:
+    """The sum of what was paid."""
+    return Sum(cents=5)
+
+
+@tool(idempotency=Key.forever())
+async def book(cents: int) -> str:
+    """Pay at a service that knows a key again."""
+    with (DIRECTORY / "witness").open("a") as file:
+        file.write(f"{cents} {current_operation().key}\n")
+    if KILL and cents == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"paid {cents}"
 
 
 def pay(cents: int) -> str:
@@ -106,12 +137,6 @@ class Noted(AgentMiddleware):
         paid: NotRequired[int]
 
 
-class Sum(BaseModel):
-    """What was paid in all."""
-
-    cents: int
-
-
 def graph(*turns: Any, **more: Any) -> Any:
     settings: dict[str, Any] = {"approve": ("pay",)} if CASE in {"approval declined", "approved outside a run"} else {}
     if CASE == "approve names no tool":
@@ -141,6 +166,27 @@ def own_graph() -> Any:
     made.add_node("close", close)
     for one, other in ((START, "choose"), ("choose", "tools"), ("tools", "close"), ("close", END)):
         made.add_edge(one, other)
+    return made.compile()
+
+
+def with_model_node() -> Any:
+    """A graph of a node that asks the model and a node of its tools."""
+    scripted = Model(turns=([("mail", {"to": "ann"}), ("book", {"cents": 5})], [("book", {"cents": 6})]))
+    route = Route([RouteModel(Model(turns=[], down=True), name="down"), scripted]) if "route" in CASE else None
+    ours = BeforehandMiddleware(differs="note" if "on purpose" in CASE else "diverge", route=route)
+    model = ours.recorded_model(scripted, [mail, book])
+
+    async def choose(state: Any) -> Any:
+        asked = [*([("system", f"It is {os.urandom(4).hex()}.")] if "prompt" in CASE else []), *state["messages"]]
+        answer = asyncio.to_thread(model.invoke, asked) if "thread" in CASE else model.ainvoke(asked)
+        return {"messages": [await answer]}
+
+    made = StateGraph(MessagesState)
+    made.add_node("choose", choose)
+    made.add_node("tools", ToolNode([mail, book], awrap_tool_call=ours.awrap_tool_call))
+    made.add_edge(START, "choose")
+    made.add_conditional_edges("choose", tools_condition)
+    made.add_edge("tools", "choose")
     return made.compile()
 
 
@@ -179,6 +225,20 @@ async def converse(task: str) -> Any:
             made = create_agent(Model(turns=[[("commanding", {"cents": 5})]]), [commanding], middleware=middleware)
             ended = await made.ainvoke(GO)
             return [ended["messages"][-1].content, ended["paid"]]
+        case "values":
+            model = Model(turns=[[("seats", {"row": row}) for row in range(3)] + [("total", {})]])
+            ended = await create_agent(model, [seats, total], middleware=[BeforehandMiddleware()]).ainvoke(GO)
+            return [one.content for one in ended["messages"] if isinstance(one, ToolMessage)]
+        case "a human in the loop":
+            asks = HumanInTheLoopMiddleware({"pay": True})
+            made = create_agent(
+                Model(turns=[[("pay", {"cents": 5})]]), [pay], middleware=[asks, BeforehandMiddleware()]
+            )
+            ended = await made.ainvoke(GO)
+        case "a model that is no chat model":
+            BeforehandMiddleware().recorded_model(Model(turns=[]).bind(stop=["."]))
+        case _ if CASE.startswith(MODEL_NODE):
+            ended = await with_model_node().ainvoke(GO)
         case "a graph of your own":
             return [one.content for one in (await own_graph().ainvoke(GO))["messages"][2:]]
         case "two conversations":
@@ -190,7 +250,7 @@ async def converse(task: str) -> Any:
     return ended["messages"][-1].content
 
 
-@agent(tools=[mail])
+@agent(tools=[mail, book, seats, total])
 async def desk(run: Run, task: str) -> Any:
     return await converse(task)
 
@@ -214,8 +274,37 @@ async def nodes() -> None:
     assert steps == ["c5/pay#1", "c6/pay#1", "last/mail#1"], steps
 
 
+SHOWN = ["[]", [{"type": "text", "text": "none"}], '[false, 2, "ä"]', '{"cents":5}']
+"""The values of declared tools as the model is shown them."""
+REFUSED = {
+    "a checkpointer": "without checkpointer=",
+    "a human in the loop": 'BeforehandMiddleware(approve=("pay",)) in place of HumanInTheLoopMiddleware',
+    "a model that is no chat model": "recorded_model(model, [pay])",
+    "approve names no tool": "pya. Known: nothing was sent; the tools are mail, pay. Next: write pay",
+    "on the loop": "agent.ainvoke",
+}
+"""Cases that end with an error of this text, before an effect."""
+
+
+async def continued() -> None:
+    """A run of a graph with a model node goes on after it was killed, and no call comes twice."""
+    assert await killed() == -9
+    if f"{MODEL_NODE}, a prompt with the time" == CASE:
+        await refused('(differs="note" of its adapter accepts that)', ReplayDiverged)
+        return
+    assert [await run(), await run()] == ["mail to ann; paid 5; paid 6"] * 2
+    paid = (DIRECTORY / "witness").read_text().splitlines()
+    assert (len(paid), len({*paid}), SENT, len({*ASKED})) == (3, 2, [], 1), (paid, SENT, ASKED)  # one turn was new
+
+
 async def main() -> None:
     match CASE:
+        case _ if CASE.startswith(MODEL_NODE):
+            await continued()
+        case "values":
+            assert [await run(), await run()] == [SHOWN] * 2
+        case _ if CASE in REFUSED:
+            await refused(REFUSED[CASE])
         case "parallel" | "ids that cannot name a step":
             said = [await run(), await run()]
             assert said == ["mail to ann; paid 5; mail to bob"] * 2, said
@@ -233,15 +322,11 @@ async def main() -> None:
             assert "nothing is not a valid tool" in await run()
         case "structured answer":
             assert [await run(), await run()] == [5, 5]
-        case "a checkpointer":
-            await refused("without checkpointer=")
         case "a thread without a checkpointer":
             assert [await run(), await run(), SENT] == ["paid 5", "paid 5", ["5"]]
         case "in a thread":
             assert [await run(), await run()] == ["mail to ann; paid 5"] * 2
             assert sorted(SENT) == ["5", "ann"]
-        case "on the loop":
-            await refused("agent.ainvoke")
         case "explored":
             await asyncio.to_thread(World().explore, desk, "go")  # at each boundary, the world sees each effect once
         case "a graph of your own":
@@ -274,8 +359,6 @@ async def main() -> None:
         case "a command":
             assert [await run(), await run()] == [["paid 5", 5]] * 2
             assert SENT == ["5"]
-        case "approve names no tool":
-            await refused("pya. Known: nothing was sent; the tools are mail, pay. Next: write pay")
         case "outside a run" | "approved outside a run":
             try:
                 await converse("go")

@@ -14,7 +14,9 @@ CASES = [
     "in a thread", "on the loop", "two conversations", "a graph of your own", "outside a run",
     "ids that cannot name a step", "explored", "an interrupt", "an interrupt, killed after the effect", "a command",
     "a thread without a checkpointer", "what was used", "approve names no tool", "approved outside a run",
-    "a route",
+    "a route", "values", "a human in the loop", "a model that is no chat model", "a graph with a model node",
+    "a graph with a model node, in a thread", "a graph with a model node, a route",
+    "a graph with a model node, a prompt with the time", "a graph with a model node, a prompt that differs on purpose",
 ]  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
 Inside a run of Beforehand each model call of the agent is a recorded decision and each tool call an operation. Outside
 a run the agent works as usual. A tool declared with `@beforehand.tool` keeps its contract; any other tool is a plain
-write. In a graph of your own: `ToolNode(tools, awrap_tool_call=BeforehandMiddleware().awrap_tool_call)`, and in a plain
-node `with current_run().step("charge"): await charge(...)`.
+write. In a graph of your own, with `ours = BeforehandMiddleware()`: `ours.recorded_model(model, tools)` where a node
+asks the model, `ToolNode(tools, awrap_tool_call=ours.awrap_tool_call)`, and in a plain node
+`with current_run().step("charge"): await charge(...)`.
 """
 # pyright: basic, reportMissingImports=false
 # The host is in an environment of its own, so its types are not known to the checkers here.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -31,6 +32,7 @@ from beforehand.agent.tool import Tool
 from beforehand.errors import ContractError, UsageError
 from beforehand.hosts import check_named, checked_clauses, supported
 from beforehand.model.outcome import Outcome
+from beforehand.model.values import json_form
 from beforehand.policies import Retry
 
 if TYPE_CHECKING:
@@ -39,10 +41,27 @@ if TYPE_CHECKING:
 with supported("langchain", "1.2.18", "2", "langchain"):
     from typing import NotRequired
 
-    from langchain.agents.middleware import AgentMiddleware, AgentState, ModelResponse
-    from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
+    from langchain.agents.middleware import (
+        AgentMiddleware,
+        AgentState,
+        HumanInTheLoopMiddleware,
+        ModelRequest,
+        ModelResponse,
+    )
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import (
+        AIMessage,
+        ToolMessage,
+        convert_to_messages,
+        messages_from_dict,
+        messages_to_dict,
+    )
+    from langchain_core.runnables import RunnableLambda
+    from langchain_core.tools import BaseTool
+    from langchain_core.tools import tool as tool_of_host
     from langgraph.config import get_config
     from langgraph.errors import GraphInterrupt
+    from langgraph.prebuilt.tool_node import msg_content_output
     from langgraph.types import Command
     from pydantic import TypeAdapter
 
@@ -52,6 +71,8 @@ _INSTEAD: Final = "agent.ainvoke(...)"
 _INTERRUPT: Final = "interrupt"
 _COMMAND: Final = "langgraph:command"
 _CHECKPOINTER: Final = "__pregel_checkpointer"
+_READ: Final = "__pregel_read"
+"""The key under which LangGraph keeps the function that reads the channels of a graph; they are named after nodes."""
 _SCRATCHPAD: Final = "__pregel_scratchpad"
 """The key under which LangGraph keeps the answers that `interrupt` returns in the configuration of a task."""
 _JSON: Final[Any] = TypeAdapter(Any)
@@ -107,11 +128,14 @@ class BeforehandMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         hosted = HostedRun.current()
         if hosted is None:
             return await handler(request)
+        conversation = request.state.get(_CONVERSATION, "agent")
+        turn = f"turn-{1 + sum(isinstance(one, AIMessage) for one in request.messages)}"
         with hosted.stopping():
-            return await self._asked(hosted, request, handler)
+            name = turn if conversation == "agent" else f"{conversation}.{turn}"
+            return await self._asked(hosted, name, request, handler)
 
-    async def _asked(self, hosted: HostedRun, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        _refuse_checkpoints()
+    async def _asked(self, hosted: HostedRun, name: str, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        _check_graph()
 
         async def ask(model: Any) -> dict[str, Any]:
             answer = await handler(request.override(model=model))
@@ -126,15 +150,12 @@ class BeforehandMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
                 return await ask(request.model)
             return await self._route.call(ask, needs=("tools",) if request.tools else ())
 
-        conversation = request.state.get(_CONVERSATION, "agent")
-        turn = f"turn-{1 + sum(isinstance(one, AIMessage) for one in request.messages)}"
         seen = {
             "messages": [_without_ids(one) for one in messages_to_dict(request.messages)],
             "system": "" if request.system_message is None else str(request.system_message.content),
             "tools": [one.get("name", "") if isinstance(one, dict) else one.name for one in request.tools],
         }
         self._offered.update(seen["tools"])
-        name = turn if conversation == "agent" else f"{conversation}.{turn}"
         asked = (request.model,) if self._route is None else self._route.models
         stored = cast("dict[str, Any]", await hosted.turn(name, seen, model, self._turns, asked))
         calls = [call for one in stored["messages"] for call in one["data"].get("tool_calls") or []]
@@ -148,6 +169,39 @@ class BeforehandMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         if hosted is None:
             return handler(request)
         return hosted.from_thread(lambda: self.awrap_model_call(request, hosted.in_thread(handler)), _INSTEAD)
+
+    def recorded_model(self, model: Any, tools: Sequence[Any] = ()) -> Any:
+        """A chat model with these tools, for a node of your own graph: in a run each `ainvoke` is a recorded decision.
+
+        Asked again after a crash, a model would give its calls other ids, and the run would diverge.
+        """
+        if not isinstance(model, BaseChatModel):
+            raise UsageError(
+                f"recorded_model takes a chat model, and got a {type(model).__name__}",
+                known="nothing was sent",
+                next_step="give it the model itself and its tools apart: recorded_model(model, [pay])",
+            )
+        offered = [one if isinstance(one, (BaseTool, dict)) else tool_of_host(one) for one in tools]
+
+        def bound(one: Any) -> Any:
+            return one.bind_tools(offered) if offered else one
+
+        async def ask(given: Any) -> Any:
+            if (hosted := HostedRun.current()) is None:
+                return await bound(model).ainvoke(given)
+            messages = convert_to_messages([given] if isinstance(given, str) else given)
+            request = ModelRequest(model=model, messages=messages, tools=offered)
+            with hosted.stopping():
+                name = hosted.begin("model.turn")
+                answer = await self._asked(hosted, name, request, lambda one: bound(one.model).ainvoke(one.messages))
+            return answer.result[0]
+
+        def ask_in_thread(given: Any) -> Any:
+            if (hosted := HostedRun.current()) is None:
+                return bound(model).invoke(given)
+            return hosted.from_thread(lambda: ask(given), "model.ainvoke(...)")
+
+        return RunnableLambda(ask_in_thread, ask)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """One tool call: an operation named after the model's id of the call."""
@@ -163,7 +217,7 @@ class BeforehandMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         return in_hosted_run(f"the tool {name} of approve=") if name in self._approve else HostedRun.current()
 
     async def _called(self, hosted: HostedRun, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        _refuse_checkpoints()
+        _check_graph()
         tools = self._offered | {one.name for one in request.runtime.tools}
         check_named("approve=", self._approve, tools)
         check_named("clauses=", self._clauses, tools)
@@ -179,7 +233,7 @@ class BeforehandMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         ours = _declared(request.tool)
         if ours is not None:
             one = ours.asking() if call["name"] in self._approve else ours
-            return _message(call, await hosted.call_checked(call["id"], one, call["args"]))
+            return _message(call, await hosted.call_checked(call["id"], one, call["args"]), ours=True)
         described, answers = self._tool_of(request.tool, call["args"]), list[Any]()
         while True:
             outcome, control = await hosted.call_body(
@@ -271,13 +325,15 @@ def _resume_value(answer: str) -> Any:
         return answer
 
 
-def _message(call: Mapping[str, Any], outcome: Outcome[Any]) -> Any:
-    """The outcome of an operation as the host's message to the model."""
+def _message(call: Mapping[str, Any], outcome: Outcome[Any], *, ours: bool = False) -> Any:
+    """The outcome of an operation as the host's message to the model. The host has not seen the values of `ours`."""
     plain = has_own_result(outcome)
     content = outcome.value if plain else outcome.as_text()
     if plain and isinstance(content, dict) and _COMMAND in content:
         return _command(content[_COMMAND])
-    shown = content if isinstance(content, (str, list)) else msgspec.json.encode(content).decode()
+    shown = content if isinstance(content, (str, list)) else msgspec.json.encode(content, enc_hook=json_form).decode()
+    if ours and isinstance(content, list):  # of values, as a rule; blocks of a message stay
+        shown = msg_content_output(msgspec.to_builtins(content, enc_hook=json_form)) or "[]"
     status = "success" if outcome.status == "succeeded" else "error"
     return ToolMessage(shown, name=call["name"], tool_call_id=call["id"], status=status)
 
@@ -319,9 +375,17 @@ def _without_ids(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "data": {name: part for name, part in message["data"].items() if name != "id"}}
 
 
-def _refuse_checkpoints() -> None:
-    """Raise `UsageError` if the host keeps the state of this graph too: after a crash one of the two would be ahead."""
-    if get_config().get("configurable", {}).get(_CHECKPOINTER) is not None:
+def _check_graph() -> None:
+    """Raise `UsageError` for a graph that would ask people outside a tool, or whose state the host keeps too."""
+    settings, asks = get_config().get("configurable", {}), HumanInTheLoopMiddleware.__name__
+    channels = (one for one in getattr(settings.get(_READ), "args", ()) if isinstance(one, Mapping))
+    if any(f"branch:to:{asks}.after_model" in one for one in channels):
+        raise UsageError(
+            f"{asks} interrupts the graph between its nodes, and the agent would end in this run without a result",
+            known="nothing was sent",
+            next_step=f'use BeforehandMiddleware(approve=("pay",)) in place of {asks}: it asks in the inbox',
+        )
+    if settings.get(_CHECKPOINTER) is not None:  # after a crash one of the two states would be ahead
         raise UsageError(
             "this agent has a checkpointer and runs in a run of Beforehand: both would keep its state",
             known="nothing was sent",
