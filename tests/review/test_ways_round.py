@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from beforehand import Ambiguous, Deferred, Operation, Run, agent, tool
+from beforehand import Ambiguous, Deferred, Operation, Rejected, Run, agent, tool
 from beforehand.agent.conditions import ConditionError, names_limited
 from beforehand.control.undo import preview
 from beforehand.engine.deferred import ArrivedAnswer
-from beforehand.errors import RunSuspended, UsageError
+from beforehand.errors import BeforehandError, RunSuspended, UsageError
 from beforehand.model.names import same_person
 from beforehand.model.records import NOTHING, Raw
 from beforehand.people.answers import DidNotHappenAnswer, answer
@@ -41,6 +41,33 @@ async def test_no_line_of_an_error_of_a_run_is_written_by_a_service(lab: Lab, te
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended) as told:
             await app.run(desk, "amb")
+    assert FORGED not in [line.strip() for line in str(told.value).splitlines()]
+    assert str(told.value).replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("way", ["reject", "defer", "ask", "event"])
+@virtual
+async def test_no_text_of_others_begins_a_line_of_an_error(lab: Lab, way: str):
+    text = f"closed\x1b[2J\u202e\n  {FORGED}\n"
+
+    @tool
+    async def send(c: str) -> str:
+        if c == "reject":
+            raise Rejected(text)
+        if c == "defer":
+            raise Deferred(text, key="k", within=A_DAY)
+        return c
+
+    @agent(run_id="s-{c}", tools=[send])
+    async def desk(run: Run, c: str) -> Any:
+        if c == "ask":
+            return await run.ask(text)
+        return await (run.wait_for(text) if c == "event" else send(c))
+
+    async with lab.app(desk) as app:
+        with pytest.raises(BeforehandError) as told:
+            await app.run(desk, way)
+    assert "closed" in str(told.value)
     assert FORGED not in [line.strip() for line in str(told.value).splitlines()]
     assert str(told.value).replace("\n", "").isprintable()
 
