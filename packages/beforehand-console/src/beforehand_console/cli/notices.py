@@ -145,7 +145,7 @@ def _show(screen: Screen, one: ChannelStatus) -> None:
         )
         if notice.state in {"unknown", "failed"}:
             screen.line(f"    {safe(notice.said)}")
-            screen.line(f"    {to_type('show', notice.run)}")
+            screen.commands(to_type("show", notice.run), indent="    ")
 
 
 def _show_due(screen: Screen, one: DueNotice) -> None:

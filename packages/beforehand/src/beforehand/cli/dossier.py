@@ -28,8 +28,10 @@ _TEXT = 400  # of what a model saw and said: all of it is in --json
 def show_dossier(screen: Screen, found: Dossier) -> None:
     """The whole dossier."""
     screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  answered", "dim"))
-    facts, commands = split_report(found.asks)
-    screen.block(cut(marked(facts) + screen.located(commands), where=_WHERE))
+    if split_report(found.asks)[1]:
+        screen.report(found.asks)
+    else:
+        screen.block(cut(marked(found.asks), where=_WHERE))
     for line in found.frames:
         screen.line(("  in ", "dim"), line)
     if found.difference:
@@ -137,9 +139,7 @@ async def take_over(call: CommandCall, item: str, look: bool, why: str, by: str)
 def show_run_state(screen: Screen, state: RunState) -> None:
     """The state of a run, a line for each thing."""
     screen.line((safe(state.run), "bold"), f"  {safe(state.agent)}  {state.status}")
-    screen.line(
-        f"  why: {safe(screen.located_report(state.why))}" + (f" (to {safe(state.queue)})" if state.queue else "")
-    )
+    screen.report(state.why + (f" (to {state.queue})" if state.queue else ""), "  why: ")
     if stored(state.given) not in {"null", "{}"}:
         screen.line(f"  its code says: {safe(stored(state.given))}")
     for fact in state.facts:

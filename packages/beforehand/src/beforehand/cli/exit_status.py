@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from beforehand.cli.screen import Screen, prose
+from beforehand.cli.screen import Screen, folded, prose
 from beforehand.errors import (
     AmbiguousStep,
     BeforehandError,
@@ -81,10 +81,12 @@ def tell(screen: Screen, problem: CommandProblem) -> int:
     if screen.as_json and not screen.document_written:
         screen.document({"error": problem})
     err = screen.err
-    err.print(safe(marked(f"{problem.error}: {problem.message}"), lines=True), style="bold red", soft_wrap=True)
-    for label, text in (("Known", marked(problem.known)), ("Next", problem.next_step)):
-        if text:
-            err.print(f"{label}: {safe(text, lines=True)}".replace(": \n", ":\n"), soft_wrap=True)
+    for line in prose(marked(f"{problem.error}: {problem.message}")).split(allow_blank=True):
+        folded(err, line, "bold red")
+    for line in prose(f"Known: {marked(problem.known)}").split(allow_blank=True) if problem.known else ():
+        folded(err, line)
+    if problem.next_step:
+        err.print(f"Next: {safe(problem.next_step, lines=True)}".replace(": \n", ":\n"), soft_wrap=True)
     if problem.difference:
         err.print(prose(problem.difference), soft_wrap=True)
     return problem.exit_status

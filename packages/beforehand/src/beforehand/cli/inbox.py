@@ -12,7 +12,7 @@ from beforehand.cli.common import CommandCall, command, wait_for
 from beforehand.cli.exit_status import DONE
 from beforehand.cli.screen import Screen
 from beforehand.inspect.monitors import FINDINGS
-from beforehand.inspect.text import count, marked, moment, safe
+from beforehand.inspect.text import count, moment, safe
 from beforehand.journal.entry_codec import refused
 from beforehand.journal.host import wall_ms
 from beforehand.model.lessons import STREAM as LESSONS
@@ -152,7 +152,7 @@ def show_item(screen: Screen, one: InboxItem, now_ms: int) -> None:
     screen.line((f"{one.kind + ' ':<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
     if whose := _whose(one):
         screen.line((f"  {safe(whose)}", "yellow"))
-    screen.line(f"  {marked(safe(screen.located_report(one.asks)))}")
+    screen.report(one.asks, "  ")
     for mark in one.marks:
         screen.line((f"  {mark}", "yellow"))
     if one.then and one.due_ms is not None:

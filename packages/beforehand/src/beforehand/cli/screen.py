@@ -13,7 +13,7 @@ import msgspec
 
 from beforehand.cli.config import located, located_report
 from beforehand.cli.ink import Ink
-from beforehand.inspect.text import safe, safe_json, short
+from beforehand.inspect.text import marked, safe, safe_json, short, split_report
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -60,7 +60,13 @@ class Screen:
         sys.stdout.write(safe_json(text) + "\n")
 
     def line(self, *parts: str | tuple[str, str]) -> None:
-        """One line, made of texts and (text, style) pairs; never cut, so that it can be copied."""
+        """One line, made of texts and (text, style) pairs, never cut; a terminal that is narrower gets it folded."""
+        if _fits(parts):
+            self._whole(*parts)
+        else:
+            folded(self.out, phrase(*parts))
+
+    def _whole(self, *parts: str | tuple[str, str]) -> None:
         self._ink.line((safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts)
 
     def columns(self, rows: Sequence[tuple[str, ...]]) -> None:
@@ -114,7 +120,7 @@ class Screen:
     def commands(self, *lines: str, indent: str = "  ") -> None:
         """Commands to type next, each on a line, with the option that names this journal where they need it."""
         for line in lines:
-            self.line((indent + self.located(line), "dim"))
+            self._whole((indent + self.located(line), "dim"))
 
     def located(self, text: str) -> str:
         """`text` with the option that names this journal added to each command in it, where they need one."""
@@ -126,11 +132,22 @@ class Screen:
 
     def next(self, step: str) -> None:
         """The next step, on one line."""
-        self.line(("Next: ", "dim"), self.located(step))
+        self._whole(("Next: ", "dim"), self.located(step))
 
     def block(self, text: str) -> None:
-        """Several lines, never cut."""
-        self.out.print(prose(text), soft_wrap=True)
+        """Several lines, never cut; each is folded as in `line`."""
+        for line in prose(text).split(allow_blank=True):
+            folded(self.out, line)
+
+    def report(self, text: str, *before: str | tuple[str, str]) -> None:
+        """A recorded reason of a run. The commands that the runtime wrote behind it are located, and never folded."""
+        facts, commands = split_report(text)
+        shown = marked(safe(facts))
+        if _fits((*before, shown, self.located(commands))):
+            self._whole(*before, shown + self.located(commands))
+        else:
+            self.line(*before, shown.rstrip())
+            self.commands(*filter(None, [commands]))
 
     def note(self, *parts: str | tuple[str, str]) -> None:
         """A remark for the person at the terminal, on standard error; silent where a program reads."""
@@ -179,6 +196,28 @@ def folds(text: str, room: int) -> list[str]:
             parts = chop_cells(word, room) if cell_len(word) > room else [word]
             lines = [*lines, *parts] if lines[-1] else parts
     return lines
+
+
+def folded(out: Console, line: Text, style: str = "") -> None:
+    """A line in full. On a terminal that is narrower it is folded, and each further line is marked."""
+    if not out.file.isatty() or line.cell_len <= out.width:
+        out.print(line, style=style, soft_wrap=True)
+        return
+    for number, part in enumerate(line.wrap(out, _room(line.cell_len, out.width), overflow="fold")):
+        out.print(phrase((_FOLD, "dim")) + part if number else part, style=style, soft_wrap=True)
+
+
+def _fits(parts: Sequence[str | tuple[str, str]]) -> bool:
+    """True if no terminal wraps this line: it would begin a line with a text of others, as if it were ours."""
+    if not sys.stdout.isatty():
+        return True
+    whole = "".join(safe(part if isinstance(part, str) else part[0]) for part in parts)
+    width = shutil.get_terminal_size().columns
+    if len(whole) * 2 <= width:
+        return True
+    from rich.cells import cell_len  # noqa: PLC0415 - as above
+
+    return cell_len(whole) <= width
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -223,8 +223,8 @@ def _show_family(screen: Screen, family: Family) -> None:
 
 def _show_members(screen: Screen, members: tuple[FamilyMember, ...], more: int, indent: str) -> None:
     for member in members:
-        why = f": {safe(screen.located_report(member.reason))}" if member.reason else ""
-        screen.line(indent, (member.run, "bold"), f"  {member.agent}  {member.status}{why}")
+        before = (indent, (member.run, "bold"), f"  {member.agent}  {member.status}")
+        screen.report(member.reason, *before, ": ") if member.reason else screen.line(*before)
         _show_members(screen, member.children, member.more, f"{indent}  ")
     if more:
         screen.line((f"{indent}and {more:,} more", "dim"))

@@ -130,7 +130,7 @@ def _show_one(screen: Screen, one: EndpointStatus) -> None:
         f"  {count(one.delivered, 'notice')} delivered, {len(one.waiting)} on the way, {len(one.given_up)} given up"
     )
     for run in (*one.waiting[:5], *one.given_up[:5]):
-        screen.line(f"  {to_type('show', run)}")
+        screen.commands(to_type("show", run))
 
 
 Status = Literal["succeeded", "failed", "pending"]
