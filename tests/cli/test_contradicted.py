@@ -135,3 +135,11 @@ def test_one_line_leads_to_all_contradictions(bounced: Lab):
     said = bounced("ps")
     assert [line for line in said.lines if line.startswith("Next:")] == ["Next: beforehand inbox"]
     assert all(f"pay-{name}/pay#1" in bounced("inbox").out for name in ("ann", "bob", "cid"))
+
+
+def test_long_evidence_is_cut_wherever_it_is_shown_as_text(bounced: Lab):
+    bounced("deliver", "P-ann", "--id", "m3", "--status", "failed", "--why", "x" * 100_000)
+    for command in (("why", NAME), ("show", "pay-ann")):
+        shown = bounced(*command).out
+        assert "more characters: --json has all of it)" in " ".join(shown.split())
+        assert len(shown) < 60_000

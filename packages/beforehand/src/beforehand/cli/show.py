@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -17,7 +18,7 @@ from beforehand.inspect.model_text import said_text, seen_text
 from beforehand.inspect.reader import waits_of
 from beforehand.inspect.render_records import plain_input, stored
 from beforehand.inspect.run_state import StateAt, state_at
-from beforehand.inspect.text import count, duration, marked, moment, safe, short
+from beforehand.inspect.text import count, cut, duration, marked, moment, safe, short
 from beforehand.inspect.timeline import Timeline, TimelineEntry, TimelineNote, timeline
 from beforehand.journal.host import wall_ms
 from beforehand.model.shell import to_type
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from beforehand.inspect.reader import ReadRecord
 
 
+_cut: Final = partial(cut, where=": --json has all of it")
 _POLL_S: Final = 0.3  # between two looks of `show --follow`
 
 
@@ -127,7 +129,7 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.line((found.operation, "bold"), f"  {found.phase}")
     if found.title:
         screen.line(f"  {marked(safe(found.title))}")
-    screen.line(f"  {safe(found.tool)}({safe(arguments_text(bytes(found.arguments)))})")
+    screen.line(f"  {found.tool}({_cut(arguments_text(bytes(found.arguments)))})")
     screen.line((f"  key {found.key}", "dim"))
     for label, raw in (("relied on", found.relied_on), ("expected as evidence", found.expected)):
         if raw is not None:
@@ -141,18 +143,18 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
         ("safe to retry", found.retry),
         ("compensation", found.amends),
     ]
-    lines = [((f"  {name}", ""), (answer.answer, "bold"), (answer.because, "")) for name, answer in rows]
-    lines[1:1] = [(("", ""), ("", ""), (attempt, "dim")) for attempt in found.attempts]
+    lines = [((f"  {name}", ""), (answer.answer, "bold"), (_cut(answer.because), "")) for name, answer in rows]
+    lines[1:1] = [(("", ""), ("", ""), (_cut(attempt), "dim")) for attempt in found.attempts]
     screen.folded(lines)
     screen.line("")
     if found.policy is not None:
         _show_ruling(screen, found.policy)
     for evidence in found.contradicted:
-        screen.line("  contradicted: ", (safe(evidence), "bold yellow"))
+        screen.line("  contradicted: ", (_cut(evidence), "bold yellow"))
     for relied in found.relied:
-        screen.line("  relied on it: ", (safe(relied), "bold"))
+        screen.line("  relied on it: ", (_cut(relied), "bold"))
     for word in found.words:
-        screen.line("  people: ", (safe(word), "bold"))
+        screen.line("  people: ", (_cut(word), "bold"))
     if found.decided_by:
         screen.line("  decided by: ", (found.decided_by, "bold"))
     screen.line("  next move: ", (found.move, "bold"), f" ({found.rule})")
@@ -273,7 +275,7 @@ def _entry_line(screen: Screen, entry: TimelineEntry, since: int, width: int) ->
         _offset(entry.at, since),
         screen.mark(entry.mark),
         phrase((entry.step, style)),
-        phrase((screen.located_report(text) if entry.kind == "run" else text, _tone(entry))),
+        phrase((_cut(screen.located_report(text) if entry.kind == "run" else text), _tone(entry))),
     )
 
 
@@ -291,7 +293,7 @@ def _with_arguments(entry: TimelineEntry, room: int) -> str:
 
 def _note_line(screen: Screen, note: TimelineNote, since: int) -> tuple[Text, ...]:
     took = f" ({duration(note.took_ms)})" if note.took_ms is not None else ""
-    text = screen.located(note.text) if note.label == "answer with" else note.text + took
+    text = screen.located(note.text) if note.label == "answer with" else _cut(note.text) + took
     return (_offset(note.at, since), phrase(""), phrase((f"  {note.label}", "dim")), phrase((text, "dim")))
 
 
