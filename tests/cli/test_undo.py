@@ -111,7 +111,8 @@ def test_where_nothing_can_be_undone_it_says_so_and_keeps_the_status(beforehand:
         assert (said.status, said.out) == (1, "")
         assert f"nothing of run mail-{to} can be undone" in said.err
         assert known in said.err
-        assert beforehand("undo", f"mail-{to}", "--dry-run").status == 0
+        dry = beforehand("undo", f"mail-{to}", "--dry-run")
+        assert (dry.status, "Next: beforehand undo" in dry.out) == (0, False)
     assert {one["status"] for one in beforehand("ps", "--json").json["runs"]} == {"completed"}
 
 

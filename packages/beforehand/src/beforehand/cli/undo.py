@@ -156,4 +156,5 @@ def _show(screen: Screen, found: Preview) -> None:
     screen.show(grid(rows, (1,)))
     screen.line("")
     screen.line("Nothing was sent.")
-    screen.next(to_type("undo", found.run))
+    refused = not found.cancels and all(one.can == "stands" for one in found.effects)  # as by `checked_undoable`
+    screen.next(to_type("show" if refused else "undo", found.run))
