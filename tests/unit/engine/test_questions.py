@@ -142,6 +142,7 @@ async def test_questions_that_nobody_can_answer_are_refused_before_they_are_aske
             ({"default": "Paris"}, "has a default and no timeout"),
             ({"choices": CITIES, "timeout": DAY, "default": "Oslo"}, "does not answer"),
             ({"choices": ("a", 1)}, "no single plain type"),
+            ({"choices": ("HTML", "TEXT")}, "the choice TEXT of the question .* cannot be typed"),
             ({"returns": dict}, "no single plain type"),
         )
     ):

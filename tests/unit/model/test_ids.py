@@ -22,7 +22,9 @@ def test_these_name_a_run(run):
     assert checked_run_id(run) == run
 
 
-@pytest.mark.parametrize("run", ["", "x" * 201, "a/b", "a b", "é", "a\n", "a\0b", ".", "..", "shadow", "-", "--json"])
+@pytest.mark.parametrize(
+    "run", ["", "x" * 201, "a/b", "a b", "é", "a\n", "a\0b", ".", "..", "shadow", "-", "--json", "RUN"]
+)
 def test_these_do_not(run):
     with pytest.raises(UsageError, match="cannot name a run"):
         checked_run_id(run)

@@ -14,6 +14,7 @@ from beforehand.engine.durable_waits import AnswerTerms
 from beforehand.errors import UsageError
 from beforehand.model.questions import ANYBODY, FORMS, Question, Scalar
 from beforehand.model.records.run import Handoff
+from beforehand.model.shell import is_placeholder
 from beforehand.policies import milliseconds
 
 
@@ -52,6 +53,8 @@ def question_of(text: str, choices: Sequence[Scalar], returns: type[Scalar]) -> 
             f"the question {text!r} has no single plain type",
             next_step="ask for str, int, float or bool, or give choices of one of them",
         )
+    if word := next((str(one) for one in choices if is_placeholder(str(one))), ""):
+        raise UsageError(f"the choice {word} of the question {text!r} cannot be typed: it is a placeholder")
     return Question(text, FORMS[kinds.pop()], tuple(choices))
 
 

@@ -12,6 +12,7 @@ import re
 from typing import Final
 
 from beforehand.model.errors import UsageError
+from beforehand.model.shell import is_placeholder
 
 # Reserved: what a browser or a shell reads otherwise, and the name under which calls are reviewed (`model/shadow.py`).
 RUN_ID: Final = re.compile(r"(?!-|(?:\.\.?|shadow)\Z)[A-Za-z0-9._:@+=,~-]{1,200}")
@@ -25,10 +26,11 @@ MARKER_DOMAIN: Final = "beforehand.invalid"  # RFC 6761 reserves .invalid: a mar
 
 def checked_run_id(run: str, given: str = "", next_step: str = "give an id of these characters") -> str:
     """`run` if it can name a run; raises `UsageError` otherwise. `given` is the argument that it comes from."""
-    if not isinstance(run, str) or RUN_ID.fullmatch(run) is None:  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+    if not isinstance(run, str) or RUN_ID.fullmatch(run) is None or is_placeholder(run):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
         raise UsageError(
             f"{given}{run!r} cannot name a run",
-            known="a run id is 1 to 200 letters, digits or . _ : @ + = , ~ -, not . or .. or shadow, nor - in front",
+            known="a run id is 1 to 200 letters, digits or . _ : @ + = , ~ -, not . or .. or shadow, nor - in front"
+            ", nor a placeholder of printed commands, as RUN",
             next_step=next_step,
         )
     return run
