@@ -46,7 +46,7 @@ WAYS: dict[str, Callable[[Screen], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_terminal_wraps_no_text_of_others_into_a_line_like_ours(way: str):
+def test_a_terminal_wraps_no_text_of_others_into_a_line_like_ours(way: str) -> None:
     text = printed(WAYS[way])
     rows = [line[at : at + 80] for line in text.splitlines() for at in range(0, len(line), 80)]
     assert not [row for row in rows if row.startswith((FORGED, "beforehand cancel", "Next: beforehand cancel"))]
@@ -54,11 +54,11 @@ def test_a_terminal_wraps_no_text_of_others_into_a_line_like_ours(way: str):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_pipe_gets_whole_lines(way: str):
+def test_a_pipe_gets_whole_lines(way: str) -> None:
     assert OF_OTHERS in printed(WAYS[way], terminal=False)
 
 
-def test_a_command_that_the_runtime_wrote_is_never_folded():
+def test_a_command_that_the_runtime_wrote_is_never_folded() -> None:
     text = printed(WAYS["report of ours"]) + printed(lambda screen: screen.commands(COMMAND))
     text += printed(lambda screen: screen.next(COMMAND))
     assert text.splitlines()[-3:] == [f"  {COMMAND}", f"  {COMMAND}", f"Next: {COMMAND}"]
