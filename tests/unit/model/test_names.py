@@ -34,7 +34,7 @@ def test_what_looks_like_another_letter_is_named(text: str, says: str):
 
 
 def test_signs_that_turn_a_text_around_are_counted():
-    assert remarks("file\u202efdp.exe") == ("it contains a sign that changes the direction of writing",)
+    assert remarks("file\u202efdp.exe") == ("signs in it that change the direction of writing: 1",)
 
 
 def test_only_some_words_are_named_and_the_others_counted():

@@ -21,7 +21,7 @@ import msgspec
 from beforehand.agent.agent import Agent, gather_agents, gather_tools, named_run
 from beforehand.agent.submission import Submission
 from beforehand.agent.tool import Tool
-from beforehand.cli.config import journal_option, located, located_report
+from beforehand.cli.config import journal_option, located
 from beforehand.control.code_location import note_code, stop_if_loading
 from beforehand.control.command_ack import wait_until_applied
 from beforehand.control.housekeeping import HousekeepingTasks
@@ -52,7 +52,7 @@ from beforehand.errors import (
     UsageError,
 )
 from beforehand.extensions import Notifications, Reachable, notifications_of
-from beforehand.inspect.text import safe
+from beforehand.inspect.text import safe, without_commands
 from beforehand.journal.backends import Address, address_of
 from beforehand.journal.fork_safety import belongs_here, inherited_app
 from beforehand.journal.port import Journal, Worker
@@ -420,7 +420,7 @@ class Beforehand:
             elif conclusion is not None and conclusion.status == "suspended":
                 waits.append(conclusion.reason)
         if errors:
-            raise _told(errors[0], self._option())
+            raise self._told(errors[0])
         whole = tree[0].boundaries.by_name.get(WHOLE_RUN) or TransactionState(WHOLE_RUN, "aborting")
         effects = tuple(effect for history in tree for effect in effects_after(history))
         below = tuple(history.run for history in tree[1:])
@@ -527,25 +527,20 @@ class Beforehand:
         """The result of a run that completed; otherwise raises its error."""
         if conclusion.status == "completed":
             return agent.codec.decode(conclusion.result)  # type: ignore[return-value]  # decoded by R's own annotation
-        option = self._option()
-        raise _told(_error_of(conclusion, option), option)
+        raise self._told(_error_of(conclusion))
 
-    def _option(self) -> str:
-        """The option by which a command that is typed here finds the journal of this app."""
-        return "" if self._address is None else journal_option(self._address)
-
-
-def _told(error: BaseException, option: str) -> BaseException:
-    """The error with next steps that work where they are printed; texts of services and models stay on one line."""
-    if isinstance(error, BeforehandError):
-        error.message, error.known = safe(error.message), safe(error.known)
-        error.next_step = located(error.next_step, option)
-    return error
+    def _told(self, error: BaseException) -> BaseException:
+        """The error with next steps that work where they are printed; texts of services and models stay on one line."""
+        if isinstance(error, BeforehandError):
+            option = "" if self._address is None else journal_option(self._address)
+            error.message, error.known = safe(error.message), safe(error.known)
+            error.next_step = located(error.next_step, option)
+        return error
 
 
-def _error_of(conclusion: Conclusion, option: str) -> Exception:
-    """The error of a run that is suspended or stopped. `option` goes into the commands that the runtime wrote."""
-    run, why = conclusion.run, located_report(conclusion.reason, option)
+def _error_of(conclusion: Conclusion) -> Exception:
+    """The error of a run that is suspended or stopped."""
+    run, why = conclusion.run, without_commands(conclusion.reason)
     if conclusion.status == "suspended":
         return RunSuspended(
             why if why.startswith(f"run {run} ") else f"run {run} waits: {why}", run=run,
@@ -555,7 +550,7 @@ def _error_of(conclusion: Conclusion, option: str) -> Exception:
         return conclusion.error
     known, go_on = after_stop(run, conclusion.reason)
     return RunStopped(
-        f"run {run} stopped ({why}): {located_report(conclusion.detail, option)}", run=run, reason=conclusion.reason,
+        f"run {run} stopped ({why}): {without_commands(conclusion.detail)}", run=run, reason=conclusion.reason,
         known=known, next_step=lines(*filter(None, (to_type("show", run), go_on))),
     )  # fmt: skip
 

@@ -61,13 +61,11 @@ class Screen:
 
     def line(self, *parts: str | tuple[str, str]) -> None:
         """One line, made of texts and (text, style) pairs, never cut; a terminal that is narrower gets it folded."""
-        if _fits(parts):
-            self._whole(*parts)
+        texts = [(safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts]
+        if sys.stdout.isatty() and 2 * sum(len(text) for text, _ in texts) > shutil.get_terminal_size().columns:
+            folded(self.out, phrase(*texts))
         else:
-            folded(self.out, phrase(*parts))
-
-    def _whole(self, *parts: str | tuple[str, str]) -> None:
-        self._ink.line((safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts)
+            self._ink.line(texts)
 
     def columns(self, rows: Sequence[tuple[str, ...]]) -> None:
         """A line per row: the sign that its first cell names, then the others in columns.
@@ -120,7 +118,7 @@ class Screen:
     def commands(self, *lines: str, indent: str = "  ") -> None:
         """Commands to type next, each on a line, with the option that names this journal where they need it."""
         for line in lines:
-            self._whole((indent + self.located(line), "dim"))
+            self._ink.line([(safe(indent + self.located(line)), "dim")])
 
     def located(self, text: str) -> str:
         """`text` with the option that names this journal added to each command in it, where they need one."""
@@ -132,7 +130,7 @@ class Screen:
 
     def next(self, step: str) -> None:
         """The next step, on one line."""
-        self._whole(("Next: ", "dim"), self.located(step))
+        self._ink.line([("Next: ", "dim"), (safe(self.located(step)), "")])
 
     def block(self, text: str) -> None:
         """Several lines, never cut; each is folded as in `line`."""
@@ -142,12 +140,11 @@ class Screen:
     def report(self, text: str, *before: str | tuple[str, str]) -> None:
         """A recorded reason of a run. The commands that the runtime wrote behind it are located, and never folded."""
         facts, commands = split_report(text)
-        shown = marked(safe(facts))
-        if _fits((*before, shown, self.located(commands))):
-            self._whole(*before, shown + self.located(commands))
+        if commands and sys.stdout.isatty():
+            self.line(*before, marked(safe(facts)).rstrip())
+            self.commands(commands)
         else:
-            self.line(*before, shown.rstrip())
-            self.commands(*filter(None, [commands]))
+            self.line(*before, marked(safe(self.located_report(text))))
 
     def note(self, *parts: str | tuple[str, str]) -> None:
         """A remark for the person at the terminal, on standard error; silent where a program reads."""
@@ -205,19 +202,6 @@ def folded(out: Console, line: Text, style: str = "") -> None:
         return
     for number, part in enumerate(line.wrap(out, _room(line.cell_len, out.width), overflow="fold")):
         out.print(phrase((_FOLD, "dim")) + part if number else part, style=style, soft_wrap=True)
-
-
-def _fits(parts: Sequence[str | tuple[str, str]]) -> bool:
-    """True if no terminal wraps this line: it would begin a line with a text of others, as if it were ours."""
-    if not sys.stdout.isatty():
-        return True
-    whole = "".join(safe(part if isinstance(part, str) else part[0]) for part in parts)
-    width = shutil.get_terminal_size().columns
-    if len(whole) * 2 <= width:
-        return True
-    from rich.cells import cell_len  # noqa: PLC0415 - as above
-
-    return cell_len(whole) <= width
 
 
 def console(*, stderr: bool = False) -> Console:

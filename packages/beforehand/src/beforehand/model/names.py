@@ -136,9 +136,7 @@ def _own_scripts(word: str) -> set[str]:
 def _hidden(text: str) -> str:
     """A sentence about signs that turn the direction of a text around."""
     turning = sum(unicodedata.bidirectional(sign) in _TURNING for sign in text if not sign.isascii())
-    if turning == 1:
-        return "it contains a sign that changes the direction of writing"
-    return f"it contains {turning:,} signs that change the direction of writing" if turning else ""
+    return f"signs in it that change the direction of writing: {turning:,}" if turning else ""
 
 
 _TURNING: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
