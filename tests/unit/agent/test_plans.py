@@ -182,6 +182,10 @@ def test_every_fault_is_listed_before_anything_runs(world: World):
         ("[1]. all (a,[1]./**/all(b,[1].\nall(c, true)))", "more than 2"),
         ("['a'].all(x, x.matches('a'))", "matches together with"),
         ("spend(1)", "unknown function spend"),
+        ('results["l\\x61ter"].price > 1', "it has a backslash"),
+        ('results[r"later"].price > 1', "a letter before a quote"),
+        ("input in ['x', '''y''']", "three quotes in a row"),
+        ("results.`later`.price > 1", "a backtick"),
     ],
 )
 def test_conditions_that_cannot_be_judged_are_faults(world: World, condition: str, reason: str):
@@ -189,6 +193,11 @@ def test_conditions_that_cannot_be_judged_are_faults(world: World, condition: st
     ran = world.run(planner, Plan(goal="g", name="odd", steps=steps))
     assert isinstance(ran.error, PlanRefused)
     assert reason in ran.error.faults[0]
+
+
+def test_a_letter_at_the_end_of_a_text_and_a_pattern_in_brackets_are_read():
+    condition = "results.seat.name.matches('^[0-9]+[.]bar') || results.seat.name in ['r', \"b's\"] // r'"
+    assert steps_used(condition) == {"seat"}
 
 
 @pytest.mark.parametrize(

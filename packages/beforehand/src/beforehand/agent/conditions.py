@@ -33,8 +33,10 @@ _USED: Final = re.compile(r"\bresults\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']
 _RESULTS: Final = re.compile(r"(?<!\.)\bresults\b")
 _INPUT: Final = re.compile(r"\binput\b")
 _INPUTS: Final = re.compile(r"\binput\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
-_QUOTED: Final = r"""(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+_QUOTED: Final = r"""(?:"[^"]*"|'[^']*')"""
 _TEXTS: Final = re.compile(rf"((?:results|input)\s*\[\s*{_QUOTED}\s*\])|{_QUOTED}|//[^\n]*", re.DOTALL)
+_UNREAD: Final = re.compile(r"""[\\`]|"{3}|'{3}""")
+"""Signs with which a text could end elsewhere than `_TEXTS` finds its end, or name a part by other letters."""
 _NUMBER: Final = r"-?\d[\w.]*"
 _CONSTANT: Final = rf'(?:{_NUMBER}|""|true|false)'
 _LIMIT: Final = re.compile(
@@ -91,6 +93,12 @@ def _code(text: str) -> str:
 
 def checked(text: str, known: Collection[str]) -> None:
     """Parse a condition that may use the `known` names. Raises `ConditionError`."""
+    prefixed = any(text[: one.start()][-1:].isalnum() for one in _TEXTS.finditer(text) if one[0][0] in "\"'")
+    if prefixed or _UNREAD.search(text):
+        raise ConditionError(
+            "it has a backslash, a backtick, three quotes in a row, or a letter before a quote, as r'' and b'' have; "
+            "write each text in one pair of quotes, and a pattern such as '[0-9]+[.]pdf'"
+        )
     program = _program(text)
     unknown = sorted(set(program.variables()) - {*known, *_MACRO.findall(text)})
     if unknown:
