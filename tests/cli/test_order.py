@@ -1,5 +1,6 @@
 """`resolve`, `signal`, `cancel`, `pause` and `unpause`: a person decides, without the agent's code."""
 
+import re
 import shlex
 
 import pytest
@@ -331,3 +332,41 @@ def test_an_order_to_an_unknown_run(asking: Lab, arguments: tuple[str, ...]):
     said = asking(*arguments)
     assert said.status == 2
     assert "run nobody is not in this journal" in said.err
+
+
+@pytest.mark.parametrize("name", ["", " ", "\u3164", "\x01"])
+def test_a_command_takes_no_name_that_shows_nothing(asking: Lab, name: str):
+    for words in (
+        ("undo", "ticket-1"), ("cancel", "ticket-1"), ("pause", "ticket-1"), ("signal", "ticket-1", "news"),
+        ("deliver", "K-1", "--id", "m1"), ("answer", OPERATION, "give-up"), ("resume", "ticket-1"),
+    ):  # fmt: skip
+        said = asking(*words, "--by", name)
+        assert (said.status, "a command needs the name of a person" in said.err) == (2, True), words
+    assert [one["item"] for one in asking("inbox", "--json").json] == [OPERATION]
+
+
+ALIKE = """
+from beforehand import Ambiguous, Run, agent, tool
+
+
+@tool
+async def pay(cents: int) -> str:
+    raise Ambiguous("closed")
+
+
+@agent(run_id="pays-{name}", tools=[pay])
+async def desk(run: Run, name: str) -> str:
+    return str(await run.gather(pay.outcome(5), pay.outcome(5)))
+"""
+
+
+def test_a_count_of_several_is_given_under_the_digest_of_what_was_read(beforehand: Lab):
+    beforehand.write("pays.py", ALIKE)
+    for name in ("1", "2"):
+        assert beforehand("run", "pays.py:desk", f'"{name}"').status == 3
+    both = ("answer", "pays-1/~1/pay#1", "pays-2/~1/pay#1", "did-not-happen", "--sent", "1", "--result", '"paid"')
+    refused = beforehand(*both, "--sure")
+    assert (refused.status, "needs --shown" in refused.err) == (2, True)
+    assert len(beforehand("inbox", "--json").json) == 4
+    (shown,) = re.findall(r"--shown (\w+)", refused.err)
+    assert beforehand(*both, "--shown", shown).status == 0

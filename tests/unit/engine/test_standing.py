@@ -280,7 +280,7 @@ async def test_what_is_not_stored_cannot_be_judged_in_advance(lab: Lab):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"by": ""}, "a standing permission needs the name of its giver"),
+        ({"by": ""}, "a standing permission needs the name of a person"),
         ({"times": -1}, "a limit cannot be negative"),
         ({"total": 5}, "of what"),
         ({"where": "cents <="}, "cents <=|Syntax|syntax|parse"),

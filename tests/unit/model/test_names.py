@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from beforehand.model.names import SEARCHED, foreign, read_as, remarks, same_person
+from beforehand.model.names import SEARCHED, foreign, read_as, remarks, same_person, shows_something
 
 HONEST = ["Müller, Straße", "東京の天気", "Привет, мир", "\u0441\u043e\u0440 \u0432 \u0441\u0430\u0434\u0443", "αβγ και άλλα", "naïve café", "حساب", "90 €", "👍",
           "Tシャツ", "서울 Seoul", "Ελλάδα", "ไทย", "हिन्दी", "x²", "user_1"]  # fmt: skip
@@ -75,3 +75,16 @@ def test_plain_names_are_compared_letter_by_letter():
     assert not same_person("user1", "userl")
     assert not same_person("мария", "мариа")
     assert read_as("p\u0430y") == "pay"
+
+
+@pytest.mark.parametrize("text", [*HONEST, "\u2713", "a\u0301", "\u200ba"])
+def test_a_text_with_one_drawn_sign_shows_something(text: str):
+    assert shows_something(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\u3164", "\u2063", "\x01", "\u2800", "\u2028", "\u0301", "\ufe0f", "\U0001d159"]
+)
+def test_a_text_without_one_shows_nothing(text: str):
+    assert not shows_something(text)
+    assert not shows_something(f"{text} {text}\u200b")

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from beforehand.control.input_checks import checked_by
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.entry_codec import read, readable, written
@@ -91,8 +92,7 @@ async def review(journal: Journal, call: DrawnCall, given: ShadowReview) -> str:
 
     Raises `UsageError` for a second one, which is on record beside it.
     """
-    if not given.by:
-        raise UsageError("a review needs the name of a person", next_step="say who reviews: --by NAME")
+    checked_by(given.by, "a review")
     stream = shadow_stream(*split_operation_id(call.operation))
     entry = await journal.post(Post(stream, REVIEWED, written(given)))
     if not entry.fresh:

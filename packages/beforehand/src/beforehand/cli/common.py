@@ -16,6 +16,7 @@ import click
 
 from beforehand.cli.config import existing_journal, journal_address, named_by
 from beforehand.cli.screen import Screen
+from beforehand.control.input_checks import checked_by
 from beforehand.errors import BeforehandError
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import marked, safe
@@ -146,9 +147,10 @@ def login_name() -> str:
 
 def by_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--by NAME`: the person who gives the command."""
-    return click.option("--by", metavar="NAME", default=login_name, help="Your name; your login name if not given.")(
-        function
-    )
+    about = "Your name; your login name if not given."
+    return click.option(
+        "--by", metavar="NAME", default=login_name, callback=lambda _context, _parameter, by: checked_by(by), help=about
+    )(function)
 
 
 def policy_option(function: Callable[..., Any]) -> Callable[..., Any]:

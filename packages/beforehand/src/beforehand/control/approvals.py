@@ -13,7 +13,7 @@ from beforehand.engine.engine import Engine
 from beforehand.errors import SignInNeeded, UsageError
 from beforehand.model import records as r
 from beforehand.model.commands import Command
-from beforehand.model.names import is_among
+from beforehand.model.names import is_among, shows_something
 from beforehand.model.operation import OTHERWISE, OperationState
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
@@ -31,11 +31,9 @@ class Granted(msgspec.Struct, frozen=True):
     until_ms: int = 0
 
 
-def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
+def asked_about(history: RunHistory, step: str) -> OperationState:
     """The operation that a person is, or was, asked to approve. Raises `UsageError` where there is none."""
     operation, name = history.operations.get(step), f"{history.run}/{step}"
-    if not by:
-        raise UsageError("an approval needs the name of a person", next_step="say who answers: --by NAME")
     if operation is None:
         known = ", ".join(step for step, one in history.operations.items() if one.phase == "gated") or "none"
         raise UsageError(f"run {history.run} asks for no approval of {step}", known=f"it asks about: {known}")
@@ -117,7 +115,7 @@ def checked_statement(
     if operation.needed_yes:
         checked_other(history, operation, by)
         checked_proof(f"{history.run}/{operation.step}", operation, *proof)
-        if not evidence.strip():
+        if not shows_something(evidence):
             raise UsageError(
                 f"{history.run}/{operation.step}: {NO_EVIDENCE}", next_step="say what you looked at: --evidence TEXT"
             )

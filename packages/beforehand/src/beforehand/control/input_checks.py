@@ -3,7 +3,7 @@
 Type hints are not checked at run time, and a use case is called from scripts, notebooks and web handlers. Each
 public method of a class that is `validated` takes its arguments through the JSON form in which they would be stored:
 a value of another type, a number that is not finite, or text that is not UTF-8 raises `ArgumentError` before anything
-is stored. The error names the parameter and what is accepted.
+is stored. The error names the parameter and what is accepted. The parameter `by` is the name of a person.
 
 The JSON decoder recurses, and raises `RecursionError` at a depth that depends on the stack of its caller: what is
 accepted here at one depth could not be read there at another. So the depth has a limit of its own.
@@ -22,7 +22,8 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 
 import msgspec
 
-from beforehand.errors import ArgumentError
+from beforehand.errors import ArgumentError, UsageError
+from beforehand.model.names import shows_something
 
 C = TypeVar("C", bound=type)
 LONGEST_TEXT: Final = 1_000_000
@@ -59,9 +60,20 @@ def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
         given = signature.bind(*args, **kwargs).arguments
         for name, value in list(given.items())[1:]:
             check(name, value, hints[name])
+        if "by" in given and given["by"] != signature.parameters["by"].default:
+            checked_by(given["by"])
         return await method(*args, **kwargs)
 
     return checked
+
+
+def checked_by(by: str, what: str = "a command") -> str:
+    """The name of the person who gives `what`. Raises `UsageError` for one that shows nothing to a reader."""
+    if not shows_something(by):
+        raise UsageError(
+            f"{what} needs the name of a person", known=f"{by!a} shows nothing", next_step="name one: --by NAME"
+        )
+    return by
 
 
 def check(name: str, value: object, hint: Any) -> None:

@@ -22,8 +22,6 @@ LONGEST: Final = 4000
 
 def message_from(text: str, by: str, facts: Mapping[str, Any], *, stop: bool) -> r.MessageReceived:
     """The message as it is recorded. Raises `UsageError` for an empty message, or an invalid fact."""
-    if not by:
-        raise UsageError("a message needs the name of its sender", next_step="name the sender: --by NAME")
     if not (text or facts or stop):
         raise UsageError("the message is empty: it has neither text nor facts", next_step='beforehand tell RUN "..."')
     if len(text) > LONGEST:
@@ -45,13 +43,6 @@ def _fact(name: str, value: Any) -> r.Reported:
         return r.Reported(name, r.Raw(msgspec.json.encode(value)))
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"the value of {name} has no JSON form: {error}", next_step="give plain values") from error
-
-
-def checked_by(by: str) -> str:
-    """The name of the person who answers. Raises `UsageError` where there is none."""
-    if not by:
-        raise UsageError("an answer needs the name of a person", next_step="say who answers: --by NAME")
-    return by
 
 
 def with_end_noted(applied: Applied, row: RunRow) -> Applied:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from beforehand.agent.agent import Agent, named_run
 from beforehand.agent.submission import Submission, check_place, place_in
 from beforehand.control.code_location import unknown_agents
-from beforehand.control.input_checks import check
+from beforehand.control.input_checks import check, checked_by
 from beforehand.engine.engine import Engine
 from beforehand.engine.queueing import store_submitted
 from beforehand.errors import LimitsChanged, UsageError
@@ -122,7 +122,7 @@ async def steer_queue(engine: Engine, queue: str, word: QueueWord, *, by: str, w
     Once this returns, no process starts a new run of a paused queue, or accepts a submission to a draining one. Raises
     `UsageError` for a queue that is not declared and has no runs.
     """
-    command = QueueCommand(word, queue, by, why)
+    command = QueueCommand(word, queue, checked_by(by), why)
     while True:
         newest = await engine.queues.begin(engine.journal)
         if queue not in {state.queue for state in await engine.journal.queues()}:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from beforehand.agent.agent import Agent
 from beforehand.agent.submission import Submission, place_in
 from beforehand.control.code_location import unknown_agents
+from beforehand.control.input_checks import checked_by
 from beforehand.engine.engine import LOG, Engine
 from beforehand.engine.run_start import first_records
 from beforehand.errors import LimitsChanged, QueueDraining, UsageError
@@ -78,7 +79,7 @@ async def steer_schedule(
     known = (await read_schedules(engine.journal)).named(name)
     if bool(known.paused) == (word == "pause"):
         return known, False
-    await engine.journal.post(Post(STREAM, "", written(ScheduleEntry(word, schedule=name, by=by, why=why))))
+    await engine.journal.post(Post(STREAM, "", written(ScheduleEntry(word, schedule=name, by=checked_by(by), why=why))))
     engine.schedules_changed.set()
     return (await read_schedules(engine.journal)).named(name), True
 

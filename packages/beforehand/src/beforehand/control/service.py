@@ -26,7 +26,7 @@ from beforehand.control.approvals import (
 from beforehand.control.budgets import raised_budget
 from beforehand.control.command_sink import CommandSink, DirectSink
 from beforehand.control.input_checks import validated
-from beforehand.control.messages import checked_accepts_message, checked_by, message_from, with_end_noted
+from beforehand.control.messages import checked_accepts_message, message_from, with_end_noted
 from beforehand.control.undo import (
     call_off_reason,
     checked_finished,
@@ -240,7 +240,7 @@ class ControlService:
     ) -> tuple[RunHistory, OperationState]:
         run, step = split_operation_id(operation)
         history = await self.history(run)
-        asked = asked_about(history, step, by)
+        asked = asked_about(history, step)
         checked_shown(item_in(history, step), shown or self.shown)
         if yes:
             checked_other(history, asked, by)
@@ -309,7 +309,7 @@ class ControlService:
         limit that it does not have, and for an amount that is not a whole number above 0, or not money of its currency.
         """
         history = await self.history(run)
-        raised = raised_budget(history, amounts, by=checked_by(by), note=why)
+        raised = raised_budget(history, amounts, by=by, note=why)
         await self._post(run, Command("budget", by, why, raised), "")
         return await self._apply(run)
 
@@ -378,7 +378,6 @@ class ControlService:
         """
         run, step = split_operation_id(question)
         asked = question_in(await self.history(run), step)
-        checked_by(by)
         answer = asked.question.read(value) if isinstance(value, str) else asked.question.checked(value)
         await self._first_answer(question, Answered(answer, by, via=self.via))
         await self._apply(run, step)
@@ -393,7 +392,7 @@ class ControlService:
         asked = question_in(await self.history(run), step)
         if asked.handoff is None:
             raise UsageError(f"{item} is a question", next_step=to_type("answer", item, "VALUE", "--by", "NAME"))
-        await self._first_answer(item, Answered(None, checked_by(by), over=True, note=why, via=self.via))
+        await self._first_answer(item, Answered(None, by, over=True, note=why, via=self.via))
         await self._post(run, Command(TAKE_OVER, by, why), f"{TAKE_OVER}/{step}")
         return await self._apply(run, step)
 

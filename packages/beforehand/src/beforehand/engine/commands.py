@@ -43,7 +43,7 @@ from beforehand.model import records as r
 from beforehand.model.children import CHILD_ENDED
 from beforehand.model.commands import VERDICTS, YES, Command, RunCommandRecord, command_stream
 from beforehand.model.ids import operation_id
-from beforehand.model.names import is_among
+from beforehand.model.names import is_among, shows_something
 from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory, members_of
 from beforehand.model.shared_use import Charge
@@ -112,7 +112,7 @@ def _not_theirs(history: RunHistory, operation: OperationState, command: Command
     """Why the approval of this person, or what they say happened, does not count; empty if it does."""
     if is_among(command.by, history.proposers(operation)):
         return f"{command.by} proposed it"
-    if isinstance(command.record, r.Resolved) and not command.record.evidence.strip():
+    if isinstance(command.record, r.Resolved) and not shows_something(command.record.evidence):
         return NO_EVIDENCE
     return operation.approval.lacks_proof(command.via, command.proven_ms, entry.at_ms)
 

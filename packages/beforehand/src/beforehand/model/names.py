@@ -20,16 +20,21 @@ def same_person(one: str, other: str) -> bool:
 
 
 def _as_read(name: str) -> str:
-    if name.isascii():
+    if name.isascii() and name.isprintable():
         return plain_name(name)
     drawn = "".join(sign for sign in _BLANK.sub("", name) if unicodedata.category(sign) not in {"Cf", "Cc"})
     return plain_name(read_as(plain_name(drawn)))
 
 
+def shows_something(text: str) -> bool:
+    """True if a reader sees a letter, digit or symbol: not only spaces, marks and signs that are not drawn."""
+    return any(unicodedata.category(sign)[0] in "LNPS" for sign in _BLANK.sub("", text))
+
+
 _BLANK: Final = re.compile(
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
 )
-"""Letters and marks that are not drawn (Unicode's Default_Ignorable_Code_Point), and the empty Braille cell."""
+"""Letters and marks that are not drawn (Unicode's Default_Ignorable_Code_Point), an empty Braille cell, no notehead."""
 
 
 def is_among(name: str, names: Iterable[str]) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from beforehand.control.command_sink import CollectingSink
+from beforehand.control.input_checks import checked_by
 from beforehand.control.service import ControlService
 from beforehand.control.undo import contract_of
 from beforehand.engine.commands import Applied
@@ -253,8 +254,7 @@ async def answer(
     Raises `UnknownRun`, and `UsageError` where the answer does not fit, comes second, or is about what has changed.
     """
     now = await load_item(service.reader, item) if isinstance(item, str) else item
-    if not by:
-        raise UsageError("an answer needs the name of a person", next_step="say who answers: --by NAME")
+    checked_by(by, "an answer")
     checked_shown(now, shown)
     service = service.about(now, shown)
     if isinstance(given, Delegate | Snooze | Escalate):

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from beforehand.control.input_checks import checked_by
 from beforehand.engine.engine import Engine
 from beforehand.errors import UnknownRun, UsageError
 from beforehand.inspect.monitors.passes import with_acknowledged
@@ -64,7 +65,7 @@ async def decide_lesson(engine: Engine, lesson: str, *, approved: bool, by: str,
     The first decision counts. The same one again, from the same person, succeeds.
     """
     about = await _named(engine.journal, lesson)
-    _check_author(by)
+    checked_by(by, "a lesson")
     if about.state == "proposed" and approved:
         await _check_approval(engine.journal, about, by)
     if about.state == "proposed":
@@ -85,7 +86,7 @@ async def decide_lesson(engine: Engine, lesson: str, *, approved: bool, by: str,
 async def retire_lesson(engine: Engine, lesson: str, *, by: str, why: str = "") -> ReviewedLesson:
     """End an approved lesson for all runs that begin to read lessons later. Raises `UsageError`."""
     about = await _named(engine.journal, lesson)
-    _check_author(by)
+    checked_by(by, "a lesson")
     if about.state == "approved":
         entry = LessonRetired(lesson, by, why)
         post = Post(agent_lessons_stream(about.agent), f"{lesson}/retired", written(entry, LESSON_ENTRY))
@@ -162,7 +163,7 @@ async def _on_record(reader: JournalReader, name: str) -> tuple[RunHistory, tupl
 
 
 def _check(wanted: LessonProposed) -> None:
-    _check_author(wanted.by)
+    checked_by(wanted.by, "a lesson")
     if not wanted.evidence:
         raise UsageError("a lesson needs evidence", next_step="name it: --of FINDING, --of RUN/STEP or --of RUN")
     if not wanted.text.strip() or len(wanted.text) > LONGEST or not wanted.text.isprintable():
@@ -171,11 +172,6 @@ def _check(wanted: LessonProposed) -> None:
             known="nothing was stored; each run of the agent would be shown it",
             next_step="say in one sentence what to avoid, check or prefer",
         )
-
-
-def _check_author(by: str) -> None:
-    if not by.strip():
-        raise UsageError("a lesson needs the name of a person", next_step="say who it is: --by NAME")
 
 
 async def _check_approval(journal: Journal, about: ReviewedLesson, by: str) -> None:

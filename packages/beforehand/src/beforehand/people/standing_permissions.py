@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from beforehand.agent.conditions import ConditionError, checked, holds
+from beforehand.control.input_checks import checked_by
 from beforehand.engine.approvals import permission_usage, standing_permissions, use_post
 from beforehand.engine.engine import Engine
 from beforehand.engine.tool_protocol import ToolCode
@@ -55,8 +56,7 @@ def _repeated(one: ListedPermission, wanted: StandingPermission) -> bool:
 
 
 def _check(engine: Engine, wanted: StandingPermission, now_ms: int) -> None:
-    if not wanted.by:
-        raise UsageError("a standing permission needs the name of its giver", next_step="say who gives it: --by NAME")
+    checked_by(wanted.by, "a standing permission")
     if wanted.until_ms <= now_ms + engine.settings.clock_error_ms:
         raise UsageError("the end of the permission is in the past", next_step="choose a time in the future")
     if wanted.times < 0 or wanted.total < 0:
@@ -118,7 +118,7 @@ async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str 
             return spent  # given again, as after a crash
         if spent.revoked_by:
             raise UsageError(f"{permission} was revoked by {spent.revoked_by} already")
-        end = use_post(permission, spent, Use(sum=spent.sum, revoked_by=by, note=why))
+        end = use_post(permission, spent, Use(sum=spent.sum, revoked_by=checked_by(by), note=why))
         if (await engine.journal.post(end)).fresh:
             return spent
     raise UsageError(

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from beforehand.control.input_checks import checked_by
 from beforehand.control.service import ControlService
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import JournalReader, waits_of
@@ -56,7 +57,7 @@ class Webhooks:
     async def change(self, name: str, word: Change, *, by: str, why: str = "") -> None:
         """Enable or disable an endpoint. Raises `UsageError` where there is none of that name."""
         await self._known(name)
-        await self._note(Note(word, name, by, why))
+        await self._note(Note(word, name, checked_by(by), why))
 
     async def resend(self, name: str, *, by: str) -> int:
         """Order one more try of every notice that was given up, under its old id; how many there are.
