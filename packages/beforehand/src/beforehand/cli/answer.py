@@ -326,10 +326,10 @@ def _agreed(call: CommandCall, words: Sequence[OneOf], *, sure: bool, shown: str
 
 
 def _names_digest(one: OneOf) -> bool:
-    """True if what was shown has to be named: for a yes, and for what a person has had sent again."""
+    """True if what was shown has to be named: for a yes, a count, and what a person has had sent again."""
     subject = None if one.loaded is None else one.loaded.subject
     again = isinstance(subject, OperationState) and subject.approval.question_changed and not subject.wants_approval
-    return again or isinstance(one.answer, a.Approve)
+    return again or isinstance(one.answer, a.Approve | a.HappenedTimes)
 
 
 def _taken(one: OneOf, notes: Mapping[str, str]) -> BulkAnswerOutput:
