@@ -6,15 +6,19 @@ from typing import Any
 import pytest
 
 from beforehand import Key, Run, agent, current_operation, tool
+from beforehand.control.service import ControlService
 from beforehand.engine.deferred import ArrivedAnswer
-from beforehand.errors import Deferred, RunSuspended, UsageError
+from beforehand.errors import Deferred, RunSuspended, SignInNeeded, UsageError
+from beforehand.inspect.explain import explain
 from beforehand.inspect.fork import fork
+from beforehand.inspect.timeline import timeline
 from beforehand.model import records as r
+from beforehand.model.decision.situation import Now
 from beforehand.model.run_history import RunHistory
 from beforehand.model.standing_permission import StandingPermission
 from beforehand.people.loaded_item import load_item
 from beforehand.people.standing_permissions import add_standing
-from beforehand.policies import Retry
+from beforehand.policies import Gate, Require, Retry
 from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
@@ -413,3 +417,79 @@ async def test_who_delivered_an_answer_proposes_what_comes_of_it_unless_it_is_a_
         await waits(app, desk)
         assert await asked_to_pay(app, "r-ann") == (("ann",) if sender else ("ann", "ben"))
     assert lab.sent == []
+
+
+def wiring(require: Require | None = None, *, parts: bool = False) -> Any:
+    @tool(gate=Gate("true", require=require))
+    async def wire(name: str) -> str:
+        if not parts:
+            raise Deferred("accepted", key=f"W-{name}")
+        current_operation().pending("receipt", within=timedelta(hours=24), key=f"W-{name}")
+        return "sent"
+
+    @agent(run_id="r-{name}", tools=[wire])
+    async def desk(run: Run, name: str) -> str:
+        sent = await wire.outcome(name)
+        return f"{sent.status} {await run.wait_pending(sent) if parts else sent.value}"
+
+    return desk
+
+
+def brought(by: str, name: str = "m-1") -> ArrivedAnswer:
+    return ArrivedAnswer(name, result=r.Raw(b'"ok"'), why="it is booked", source=by)
+
+
+@pytest.mark.parametrize("early", [True, False])
+@virtual
+async def test_an_approved_call_takes_no_answer_from_who_started_its_run(lab: Lab, early: bool):
+    desk = wiring()
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        if early:
+            await app.service.deliver("W-ann", brought("ann"))
+        await app.service.approve("r-ann/wire#1", by="cid")
+        await waits(app, desk)
+        if early:
+            (refused,) = [one for one in lab.of("r-ann", r.CommandApplied) if one.refused]
+            assert (refused.by, refused.refused) == ("ann", "ann proposed it")
+        else:
+            with pytest.raises(UsageError, match="ann asked for run r-ann"):
+                await app.service.deliver("W-ann", brought("ann"))
+        with pytest.raises(UsageError, match="an id, by which others find it"):
+            await app.service.deliver("W-ann", brought("cid", "\u2800"))
+        assert (await app.service.operation("r-ann/wire#1"))[1].phase == "awaiting"
+        await app.service.deliver("W-ann", brought("cid", "m-2"))
+        assert await app.run(desk, "ann") == "succeeded ok"
+        reader = app.service.reader
+        explained = await explain(reader, "r-ann/wire#1", Now("", 0, EPOCH_MS))
+        assert "it is booked (by cid)" in str(explained)
+        assert "it is booked (by cid)" in str(timeline("r-ann", [one async for _, one in reader.records("r-ann")]))
+
+
+@virtual
+async def test_a_part_of_an_approved_call_takes_no_answer_from_who_started_its_run(lab: Lab):
+    desk = wiring(parts=True)
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        await app.service.approve("r-ann/wire#1", by="cid")
+        await waits(app, desk)
+        with pytest.raises(UsageError, match="ann asked for run r-ann"):
+            await app.service.deliver("W-ann", brought("ann"))
+        await app.service.deliver("W-ann", brought("", "m-2"))
+        assert "succeeded" in await app.run(desk, "ann")
+
+
+@virtual
+async def test_where_only_a_person_who_signed_in_approves_a_person_delivers_no_answer(lab: Lab):
+    desk = wiring(Require(person=True))
+    async with lab.app(desk) as app:
+        await waits(app, desk)
+        await ControlService(app.engine, via="password").approve("r-ann/wire#1", by="cid")
+        await waits(app, desk)
+        for service in (app.service, ControlService(app.engine, via="password")):
+            with pytest.raises(SignInNeeded, match="a person who signed in"):
+                await service.deliver("W-ann", brought("cid"))
+        await app.service.deliver(
+            "W-ann", ArrivedAnswer("m-2", source="webhook bank", sender="bank", result=r.Raw(b'"ok"'))
+        )
+        assert "succeeded" in await app.run(desk, "ann")

@@ -172,6 +172,10 @@ async def deliver(
 
     The message is recorded once, under its id. `failed` means that it was refused and nothing
     landed. `pending` is recorded and settles nothing.
+
+    The answer to a call that needed an approval is a statement about it: who started the
+    run cannot deliver it, and where only a person who signed in may approve, a signed
+    webhook has to. The id is the evidence: give the one by which others find the message.
     """
     if result is not None and status != "succeeded":
         raise UsageError("--result is what a call returned: it goes with --status succeeded")

@@ -58,7 +58,7 @@ def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int
     if lacks := operation.approval.lacks_proof(via, proven_ms, now_ms):
         raise SignInNeeded(
             f"{name} is not answered: {lacks}",
-            known="nothing was sent, and it still waits",
+            known="nothing was recorded, and it still waits",
             next_step="sign in with your password on the page, and answer it there: beforehand serve",
         )
 
@@ -112,6 +112,7 @@ def checked_statement(
 
     `proof` is how the name is known, when a password was given, and the wall clock now. Raises `UsageError`.
     """
+    operation = history.operations.get(operation.intent.completes, operation)  # a part was approved with the whole
     if operation.needed_yes:
         checked_other(history, operation, by)
         checked_proof(f"{history.run}/{operation.step}", operation, *proof)

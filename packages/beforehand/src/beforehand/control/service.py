@@ -25,7 +25,7 @@ from beforehand.control.approvals import (
 )
 from beforehand.control.budgets import raised_budget
 from beforehand.control.command_sink import CommandSink, DirectSink
-from beforehand.control.input_checks import validated
+from beforehand.control.input_checks import checked_by, validated
 from beforehand.control.messages import checked_accepts_message, message_from, with_end_noted
 from beforehand.control.undo import (
     call_off_reason,
@@ -38,7 +38,7 @@ from beforehand.control.undo import (
 from beforehand.engine.approvals import AnswerContext, came_late
 from beforehand.engine.breaker import ToolPause, pause_post
 from beforehand.engine.commands import Applied, checked_resolution
-from beforehand.engine.deferred import ArrivedAnswer, arrived_stream, forward, owner_of
+from beforehand.engine.deferred import ArrivedAnswer, AwaitingOperation, arrived_stream, forward, owner_of
 from beforehand.engine.durable_waits import answer_post, event_stream
 from beforehand.engine.engine import Engine
 from beforehand.errors import NotAllowed, UsageError
@@ -48,7 +48,7 @@ from beforehand.journal.port import LedgerEntry, Post, RunRow, RunStatus
 from beforehand.model import records as r
 from beforehand.model.commands import DELIVERIES, AnswerNotice, Command, CommandName, command_stream
 from beforehand.model.ids import split_operation_id
-from beforehand.model.names import plain_name
+from beforehand.model.names import plain_name, shows_something
 from beforehand.model.operation import OperationState
 from beforehand.model.outcome import ASKED_BACK
 from beforehand.model.questions import Answered, Scalar
@@ -415,13 +415,15 @@ class ControlService:
         """Deliver the answer that an operation awaits under `key`. The answer is durable on return, and wakes the run.
 
         Delivering the same message again changes nothing. A message that no operation awaits yet is kept until one
-        does. Raises `UsageError` if another message has the same id, and `NotAllowed` if the sender is bound to other
-        tools than that of the operation.
+        does. Raises `UsageError` if another message has the same id, and for a person whose statement about the
+        operation would not count, and `NotAllowed` if the sender is bound to other tools than that of the operation.
         """
         journal = self._engine.journal
-        owner = await owner_of(journal, key) if arrival.tools else None
+        owner = await owner_of(journal, key) if arrival.tools or arrival.person else None
         if owner is not None and (refused := arrival.refusal(owner)):
             raise NotAllowed(refused, next_step="bind the sender to this tool as well, if it may settle it")
+        if arrival.person:
+            await self._checked_bringer(owner, arrival)
         await journal.post(Post(DELIVERIES, "", written(AnswerNotice(key, arrival.entry))))
         entry = await journal.post(Post(arrived_stream(key), arrival.entry, written(arrival)))
         if not entry.fresh and read(entry, ArrivedAnswer) != arrival:
@@ -432,6 +434,18 @@ class ControlService:
         operation = await forward(journal, key)
         applied = await self._apply(split_operation_id(operation)[0]) if operation else None
         return DeliveryResult(key, entry.fresh, operation, applied)
+
+    async def _checked_bringer(self, owner: AwaitingOperation | None, arrival: ArrivedAnswer) -> None:
+        """Refuse an answer from a person who may not say what happened. Its id, by which others find it, is evidence.
+
+        A delivery carries no proof of who brought it: where a question takes a person who signed in, a sender signs.
+        """
+        by = checked_by(arrival.person, "an answer")
+        if not shows_something(arrival.id):
+            raise UsageError("an answer needs an id, by which others find it", next_step="give the id of its sender")
+        if owner is not None and arrival.status != "pending":
+            history, state = await self.operation(owner.operation)
+            checked_statement(history, state, by, arrival.id, ("", 0, 0))
 
     async def bring(self, key: str) -> bool:
         """Finish an interrupted delivery: the run that waits for `key` receives the message. See `apply_pending`."""

@@ -84,13 +84,12 @@ def records_for(history: RunHistory, entry: LedgerEntry, stamp: Stamp, codes: An
     if operation is None or operation.phase not in TRANSITIONS[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
         return (replace(applied, refused=f"{record.step} is {state}"),)
-    if isinstance(record, r.LateReport):
-        return _reported(operation, record, applied, entry, codes)
     if isinstance(record, VERDICTS) and came_late(operation, entry):
         return (replace(applied, refused=f"the time to answer {record.step} was over"),)
-    needs_right = isinstance(record, YES) or (isinstance(record, r.Resolved) and operation.needed_yes)
-    if needs_right and (why := _not_theirs(history, operation, command, entry)):
+    if why := _not_theirs(history, operation, command, entry):
         return (replace(applied, refused=why),)
+    if isinstance(record, r.LateReport):
+        return _reported(operation, record, applied, entry, codes)
     try:
         fits = (
             _resolution_of(operation, record, codes.tools)
@@ -110,6 +109,10 @@ def refused_unread(entry: LedgerEntry, unread: Unreadable, stamp: Stamp) -> r.Co
 
 def _not_theirs(history: RunHistory, operation: OperationState, command: Command, entry: LedgerEntry) -> str:
     """Why the approval of this person, or what they say happened, does not count; empty if it does."""
+    operation = history.operations.get(operation.intent.completes, operation)  # a part was approved with the whole
+    states = isinstance(command.record, r.Resolved) or (isinstance(command.record, r.LateReport) and command.record.by)
+    if not (isinstance(command.record, YES) or (states and operation.needed_yes)):
+        return ""
     if is_among(command.by, history.proposers(operation)):
         return f"{command.by} proposed it"
     if isinstance(command.record, r.Resolved) and not shows_something(command.record.evidence):

@@ -54,6 +54,11 @@ class ArrivedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[str, ...] = ()
 
     @property
+    def person(self) -> str:
+        """The person who brought the message; empty where a sender has signed it, or a program brought it."""
+        return "" if self.sender else self.source
+
+    @property
     def entry(self) -> str:
         """The ledger key of the message. One sender can neither take an id of another nor block it.
 
@@ -182,10 +187,8 @@ def _answer_command(owner: AwaitingOperation, key: str, entry: LedgerEntry, arri
     run, step = split_operation_id(owner.operation)
     why = arrival.why or f"the answer {arrival.id} came"
     end = r.End("returned" if arrival.status == "succeeded" else "rejected", why, arrival.code, arrival.result)
-    if arrival.sender:
-        end = replace(end, source=arrival.source)
-    by = "" if arrival.sender else arrival.source
-    report = r.LateReport(step=step, number=owner.number, end=end, by=by)
+    end = replace(end, source=arrival.source)
+    report = r.LateReport(step=step, number=owner.number, end=end, by=arrival.person)
     refused = arrival.refusal(owner)  # a message that came early is checked here: its operation was not known then
     command = Command("late", arrival.source, f"{arrival.id} under {key}", None if refused else report, refused=refused)
     return Post(command_stream(run), f"{arrived_stream(key)}/{entry.id}", written(command))

@@ -89,8 +89,8 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     `cost` is what the call says that it spent; None if it says nothing. `pending` lists the parts of a call that
     returned and that complete later, and `facts` what the call reported about the world. With `died`, the call is lost
-    and its process is proven dead; a process that only lost its lease may continue. `source` is the webhook sender that
-    delivered the end, if one did.
+    and its process is proven dead; a process that only lost its lease may continue. `source` is the webhook sender, or
+    the person, that delivered the end, if one did.
     """
 
     kind: EndKind = "returned"
