@@ -67,7 +67,7 @@ def test_it_is_in_the_inbox_and_wherever_the_outcome_is_shown(bounced: Lab):
     notes = [f"{note['label']}: {note.get('text', '')}" for entry in entries for note in entry.get("notes", ())]
     assert notes[0] == "attempt 1: accepted"
     assert [one for one in notes if one.startswith("answered")] == [
-        "answered: succeeded: the answer m1 came", "answered: failed: bounced",
+        "answered: succeeded: the answer m1 came (by anna)", "answered: failed: bounced (by anna)",
     ]  # fmt: skip
 
     why = bounced("why", NAME, "--json").json

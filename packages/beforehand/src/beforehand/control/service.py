@@ -440,12 +440,12 @@ class ControlService:
 
         A delivery carries no proof of who brought it: where a question takes a person who signed in, a sender signs.
         """
-        by = checked_by(arrival.person, "an answer")
+        checked_by(arrival.person, "an answer")
         if not shows_something(arrival.id):
             raise UsageError("an answer needs an id, by which others find it", next_step="give the id of its sender")
         if owner is not None and arrival.status != "pending":
             history, state = await self.operation(owner.operation)
-            checked_statement(history, state, by, arrival.id, ("", 0, 0))
+            checked_statement(history, state, arrival.person, arrival.id, ("", 0, 0))
 
     async def bring(self, key: str) -> bool:
         """Finish an interrupted delivery: the run that waits for `key` receives the message. See `apply_pending`."""

@@ -8,7 +8,6 @@ import msgspec
 
 from beforehand.control.approvals import checked_statement
 from beforehand.control.command_sink import CollectingSink
-from beforehand.control.input_checks import checked_by
 from beforehand.control.service import ControlService
 from beforehand.control.undo import ENDED, contract_of, preview
 from beforehand.engine.commands import Applied, command_post
@@ -64,7 +63,7 @@ async def review_contradiction(
         draft = service.over(words)
         await _compensate(draft, history, state, by=by, why=evidence)
     note = note_of(state.step, word, evidence)
-    body = written(Command("review", checked_by(by, "an answer"), note, via=service.via))
+    body = written(Command("review", by, note, via=service.via))
     posts = [
         Post(contradiction_stream(history.run, state.step), f"{ANSWERED}{shown}", body),
         command_post(history.run, body, f"contradicted/{state.step}/{shown}"),

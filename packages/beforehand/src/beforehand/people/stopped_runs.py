@@ -7,7 +7,6 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from beforehand.control.input_checks import checked_by
 from beforehand.control.service import ControlService
 from beforehand.engine.commands import Applied
 from beforehand.errors import UsageError
@@ -37,7 +36,7 @@ async def decide_stopped_run(service: ControlService, now: LoadedItem, way: Way,
     run, history = now.run, await service.history(now.run)
     if not now.open or history.lifecycle.stopped != now.subject:
         raise UsageError(f"{run} was answered before", next_step=to_type("show", run))
-    word, key = Command(way, checked_by(by, "an answer"), why, via=service.via), f"halted/{history.entry_seen}"
+    word, key = Command(way, by, why, via=service.via), f"halted/{history.entry_seen}"
     entry = await service.sink.post(Post(command_stream(run), key, written(word)))
     first = word if entry.fresh else read(entry, Command)
     if not entry.fresh:
