@@ -1,14 +1,15 @@
 """Who told a run something proposed what it does next: another person has to approve it."""
 
+import contextlib
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from beforehand import Key, Run, agent, current_operation, tool
+from beforehand import Key, Operation, Run, agent, current_operation, tool
 from beforehand.control.service import ControlService
 from beforehand.engine.deferred import ArrivedAnswer
-from beforehand.errors import Deferred, RunSuspended, SignInNeeded, UsageError
+from beforehand.errors import BeforehandError, Deferred, RunSuspended, SignInNeeded, UsageError
 from beforehand.inspect.explain import explain
 from beforehand.inspect.fork import fork
 from beforehand.inspect.timeline import timeline
@@ -493,3 +494,50 @@ async def test_where_only_a_person_who_signed_in_approves_a_person_delivers_no_a
             "W-ann", ArrivedAnswer("m-2", source="webhook bank", sender="bank", result=r.Raw(b'"ok"'))
         )
         assert "succeeded" in await app.run(desk, "ann")
+
+
+def booking(lab: Lab) -> Any:
+    """An agent that charges, inside a transaction that then waits; the refund is asked about."""
+
+    @tool
+    async def charge(cents: int) -> str:
+        return "ok"
+
+    @charge.compensate(restores=True)
+    @tool(gate="true")
+    async def back(operation: Operation[str], cents: int) -> str:
+        lab.sent.append(f"back {cents}")
+        return "ok"
+
+    @agent(run_id="b-{name}", tools=[charge])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("trip"):
+            await charge(1)
+            await run.wait_for("go")
+        return "done"
+
+    return desk
+
+
+@pytest.mark.parametrize("order", ["abort", "cancel"])
+@virtual
+async def test_who_calls_off_a_transaction_approves_none_of_its_compensations(lab: Lab, order: str):
+    desk = booking(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann", by="ann")
+        if order == "abort":
+            await app.service.call_off("b-ann", "trip", by="bea", why="too dear")
+        else:
+            await app.service.cancel("b-ann", by="bea")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        asked = "b-ann/trip/charge#1/undo"
+        with pytest.raises(UsageError, match="bea asked for run b-ann, or told it something, or called it off"):
+            await app.service.approve(asked, by="bea")
+        assert (await load_item(app.service.reader, asked)).proposers == ("ann", "bea")
+        assert lab.sent == []
+        await app.service.approve(asked, by="cid")
+        with contextlib.suppress(BeforehandError):
+            await app.run(desk, "ann")
+    assert lab.sent == ["back 1"]

@@ -100,7 +100,7 @@ def checked_other(history: RunHistory, operation: OperationState, by: str) -> No
             + to_type("answer", name, "no", "--why", "TEXT", "--by", by),
         )
     raise UsageError(
-        f"{by} asked for run {history.run}, or told it something, and so cannot approve what it does",
+        f"{by} asked for run {history.run}, or told it something, or called it off, and so cannot approve what it does",
         next_step="another person has to answer it",
     )
 

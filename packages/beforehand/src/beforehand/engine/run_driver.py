@@ -564,9 +564,10 @@ async def abort_transactions(active: ActiveRun, why: str) -> Ending | None:
     """
     active.evict(why)
     await unwind(active)
+    order = active.history.lifecycle.cancelled
     for boundary in open_boundaries(active.history):
         if boundary.phase == "open":
-            call_off(active, boundary.name, f"the run was cancelled: {why}")
+            call_off(active, boundary.name, f"the run was cancelled: {why}", "" if order is None else order.by)
     return await close_boundaries(active)
 
 

@@ -345,11 +345,16 @@ class RunHistory:
         return "" if self.lifecycle.undo is None else "ordered"
 
     def proposers(self, operation: OperationState) -> tuple[str, ...]:
-        """The people who cannot approve it: who started its run, edited it, or told its code something before."""
+        """The people who cannot approve it: who started its run, edited it, or told its code something before.
+
+        Of a compensation also who ordered it, with a boundary around it: it is sent because of that order.
+        """
         lifecycle = self.lifecycle
         later = len(lifecycle.voices) - lifecycle.heard_before.get(operation.step, len(lifecycle.voices))
         before = lifecycle.told[: len(lifecycle.told) - later]
-        names = (lifecycle.started.by if lifecycle.started is not None else "", *operation.editing.editors, *before)
+        starter = lifecycle.started.by if lifecycle.started is not None else ""
+        within = around(operation.step, self.boundaries.by_name) if operation.intent.compensates else ()
+        names = (starter, *operation.editing.editors, *before, *(one.by for one in within))
         return tuple(dict.fromkeys(name for name in names if name))
 
     def add(self, record: r.Record) -> None:
