@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from beforehand import Key, Natural, Operation, Run, RunSuspended, agent, current_operation, tool
+from beforehand import Deferred, Key, Natural, Operation, Run, RunSuspended, agent, current_operation, tool
 from beforehand.control.undo import preview
+from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.errors import RunStopped, TransactionAborted
 from beforehand.model import records as r
+from beforehand.people.answers import DidNotHappenAnswer, HappenedAnswer, answer
 from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.unit.engine.lab import Lab, virtual
@@ -385,3 +387,78 @@ async def test_what_an_aborted_transaction_left_standing_stands_after_the_undo(l
         }  # fmt: skip
         assert (await app.service.row("t-ann")).status == "completed"
     assert lab.sent == ["mail ann", "pay ann", "refund ann"]
+
+
+def deferring(lab: Lab) -> Any:
+    """An agent that books twice, in a transaction if the name begins with t; what cancels it is answered later."""
+
+    @tool
+    async def book(name: str, number: int) -> str:
+        return "ok"
+
+    @book.compensate(restores=True)
+    async def unbook(operation: Operation[str], name: str, number: int) -> str:
+        lab.sent.append(f"unbook {number}")
+        raise Deferred("accepted", key=f"{name}-{number}", within=timedelta(days=9))
+
+    @agent(run_id="d-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        if name.startswith("t"):
+            with contextlib.suppress(TransactionAborted):
+                async with run.transaction("trip"):
+                    await book(name, 1)
+                    raise ValueError("no")
+            return "done"
+        await book(name, 1)
+        await book(name, 2)
+        return "done"
+
+    return desk
+
+
+async def brought(app: Any, key: str, name: str, status: Any = "succeeded") -> None:
+    result = r.Raw(b'"ok"') if status == "succeeded" else r.NOTHING
+    await app.service.deliver(key, ArrivedAnswer(name, status, result, "it says so"))
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("answered", ["", "happened", "did not"])
+@virtual
+async def test_an_undo_that_ends_in_doubt_about_a_compensation_is_not_done(lab: Lab, answered: str):
+    desk = deferring(lab)
+    async with lab.app(desk) as app:
+        await app.run(desk, "a", by="ann")
+        await app.undo("d-a", by="bea")
+        await brought(app, "a-2", "m1")
+        await app.undo("d-a", by="bea")
+        await brought(app, "a-2", "m2", "failed")
+        await app.undo("d-a", by="bea")
+        if answered:
+            given = HappenedAnswer() if answered == "happened" else DidNotHappenAnswer(evidence="returned")
+            await answer(app.service, "d-a/book#2/undo", given, by="cid")
+        await brought(app, "a-1", "m3")
+        undone = await app.undo("d-a", by="bea")
+        status, found = (await app.service.row("d-a")).status, preview(await app.service.history("d-a")).effects
+    state = {"": "asked", "happened": "undone", "did not": "stands"}[answered]
+    assert [(one.operation, one.state) for one in undone.effects] == [("d-a/book#2", state), ("d-a/book#1", "undone")]
+    assert status == ("undone" if state == "undone" else "completed"), "what is in doubt is not undone"
+    assert undone.still_standing == (() if state == "undone" else ("book#2",))
+    assert undone.waits == ("a person is asked about d-a/book#2" if state == "asked" else "")
+    assert [one.can for one in found] == {"asked": ["unknown"], "undone": [], "stands": ["stands"]}[state]
+
+
+@pytest.mark.parametrize("answered", ["", "happened", "did not"])
+@virtual
+async def test_an_aborted_transaction_of_which_a_compensation_is_in_doubt_is_named(lab: Lab, answered: str):
+    desk = deferring(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "t", by="ann")
+        await brought(app, "t-1", "m1")
+        await app.run(desk, "t")
+        await brought(app, "t-1", "m2", "failed")
+        if answered:
+            given = HappenedAnswer() if answered == "happened" else DidNotHappenAnswer(evidence="returned")
+            await answer(app.service, "d-t/trip/book#1/undo", given, by="cid")
+        found = preview(await app.service.history("d-t")).effects
+    assert [one.can for one in found] == {"": ["unknown"], "happened": [], "did not": ["stands"]}[answered]

@@ -57,6 +57,7 @@ from beforehand.journal.backends import Address, address_of
 from beforehand.journal.fork_safety import belongs_here, inherited_app
 from beforehand.journal.port import Journal, Worker
 from beforehand.model.policy import Policy
+from beforehand.model.run_history import RunHistory, compensated
 from beforehand.model.shell import lines, to_type
 from beforehand.model.stop_reasons import after_stop
 from beforehand.model.transaction import WHOLE_RUN, TransactionState
@@ -71,7 +72,6 @@ from beforehand.webhooks.notifier import Notifier, Tools
 
 if TYPE_CHECKING:
     from beforehand.inspect.stream import StreamEvent
-    from beforehand.model.run_history import RunHistory
     from beforehand.sync import SyncBeforehand
     from beforehand.telemetry.following import Follower
 
@@ -424,7 +424,11 @@ class Beforehand:
         whole = tree[0].boundaries.by_name.get(WHOLE_RUN) or TransactionState(WHOLE_RUN, "aborting")
         effects = tuple(effect for history in tree for effect in effects_after(history))
         below = tuple(history.run for history in tree[1:])
-        return Undone(run_id, whole.phase, whole.undone, whole.still_standing, "; ".join(waits), effects, below)
+        waits = waits or [f"a person is asked about {one.operation}" for one in effects if one.state == "asked"]
+        doubted = tuple(step for step in whole.undone if compensated(tree[0], step) != "undone")
+        undone = tuple(step for step in whole.undone if step not in doubted)
+        standing = (*whole.still_standing, *doubted)
+        return Undone(run_id, whole.phase, undone, standing, "; ".join(waits), effects, below)
 
     async def _undo_one(self, run: str, by: str) -> tuple[RunHistory, Conclusion | None]:
         """Drive the undo of one run as far as it goes; a run that was under way ends first. Raises `UnknownRun`."""

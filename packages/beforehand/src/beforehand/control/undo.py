@@ -12,7 +12,7 @@ from beforehand.inspect.render_records import stored
 from beforehand.model.contract import Contract
 from beforehand.model.ids import operation_id
 from beforehand.model.operation import OperationState
-from beforehand.model.run_history import RunHistory, members_of, standing_inside
+from beforehand.model.run_history import RunHistory, compensated, members_of, standing_inside
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import WHOLE_RUN, TransactionState
 
@@ -52,17 +52,19 @@ class Preview(msgspec.Struct, frozen=True):
 
 def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
     """The effect of undoing on every effect of this run, or of one transaction in it. Nothing is sent."""
-    effects: list[Undoable] = []
-    for operation in reversed(members_of(history, transaction)):
-        contract = contract_of(history, operation)
-        by = history.operations.get(operation.links.compensated_by)
-        amended = by is not None and by.phase == "succeeded" and operation.links.overtaken != by.step
-        if amended or not (operation.landed or operation.phase == "unknown"):
-            continue
-        effects.append(_undoable(history.run, operation, contract))
+    effects = [
+        _undoable(history, operation, contract_of(history, operation))
+        for operation in reversed(members_of(history, transaction))
+        if compensated(history, operation.step) != "undone" and _may_be_there(operation)
+    ]
     if transaction == WHOLE_RUN:
-        effects += [_undoable(history.run, operation, Contract(operation.intent.tool)) for operation in _left(history)]
+        effects += [_undoable(history, operation, Contract(operation.intent.tool)) for operation in _left(history)]
     return Preview(history.run, history.lifecycle.status, effects)
+
+
+def _may_be_there(operation: OperationState) -> bool:
+    """True if there is an effect, or one may be there: what was accepted may land at any moment."""
+    return operation.landed or operation.phase == "unknown" or (not operation.final and operation.may_have_landed)
 
 
 def _left(history: RunHistory) -> list[OperationState]:
@@ -90,21 +92,23 @@ def tree_preview(tree: list[RunHistory]) -> Preview:
     return Preview(top.run, top.lifecycle.status, effects, under_way)
 
 
-def _undoable(run: str, operation: OperationState, contract: Contract) -> Undoable:
+def _undoable(history: RunHistory, operation: OperationState, contract: Contract) -> Undoable:
     can: Can = "stands"
-    if operation.phase == "unknown" and not contract.absent_safe:
+    doubt = compensated(history, operation.step)
+    harmless = operation.phase == "unknown" and contract.absent_safe
+    if doubt == "asked" or not (operation.final or harmless):
         can = "unknown"
-    elif contract.compensates:
+    elif contract.compensates and not doubt:
         can = "restore" if contract.restores else "amend"
-    name, tool = operation_id(run, operation.step), operation.intent.tool
+    name, tool = operation_id(history.run, operation.step), operation.intent.tool
     return Undoable(name, tool, stored(operation.intent.arguments, 120), can, contract.amends)
 
 
 class EffectAfterUndo(msgspec.Struct, frozen=True):
     """One effect of a run that was undone, or is being undone.
 
-    `undone`: the operation `by` compensated it. `stands`: nothing compensates it. `asked`: a person is asked about it,
-    or about its compensation. `waits`: its compensation is still to come.
+    `undone`: the operation `by` compensated it. `stands`: nothing compensates it, or a person said that nothing did.
+    `asked`: a person is asked about it, or about its compensation. `waits`: its compensation is still to come.
     """
 
     operation: str
@@ -131,23 +135,23 @@ class Undone(msgspec.Struct, frozen=True):
 
 def effects_after(history: RunHistory) -> list[EffectAfterUndo]:
     """The effects of a run after its undo was ordered, the last one first."""
-    found: list[EffectAfterUndo] = []
-    for operation in reversed(members_of(history, WHOLE_RUN)):
-        if state := _after_undo(history, operation):
-            name, by = operation_id(history.run, operation.step), operation.links.compensated_by
-            done = operation_id(history.run, by) if state == "undone" else ""
-            found.append(EffectAfterUndo(name, operation.intent.tool, state, done))
-    left = [(operation_id(history.run, one.step), one.intent.tool) for one in _left(history)]
-    return [*found, *(EffectAfterUndo(name, tool, "stands") for name, tool in left)]
+    inside = [(operation, _after_undo(history, operation)) for operation in reversed(members_of(history, WHOLE_RUN))]
+    left = [(operation, compensated(history, operation.step) or "stands") for operation in _left(history)]
+    return [_after(history, operation, state) for operation, state in (*inside, *left) if state]
+
+
+def _after(history: RunHistory, operation: OperationState, state: AfterUndo) -> EffectAfterUndo:
+    done = operation_id(history.run, operation.links.compensated_by) if state == "undone" else ""
+    return EffectAfterUndo(operation_id(history.run, operation.step), operation.intent.tool, state, done)
 
 
 def _after_undo(history: RunHistory, operation: OperationState) -> AfterUndo | None:
     """The state of an operation after the undo was ordered; None where there was no effect, and can be none."""
     by, whole = history.operations.get(operation.links.compensated_by), history.boundaries.by_name.get(WHOLE_RUN)
-    if by is not None and by.phase == "succeeded" and operation.links.overtaken != by.step:
-        return "undone"
+    if amended := compensated(history, operation.step):
+        return amended
     if history.undo_state not in {"ordered", "begun"}:
-        return "stands" if operation.landed or operation.phase == "unknown" else None
+        return "stands" if _may_be_there(operation) else None
     if (by or operation).phase in {"unknown", "gated"} or (whole is not None and operation.step in whole.stuck):
         return "asked"
     if operation.final and not operation.landed:

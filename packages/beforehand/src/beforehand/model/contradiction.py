@@ -18,6 +18,7 @@ CONTRADICTED: Final = "contradicted/"
 """How the ledger streams of contradictions begin."""
 ANSWERED: Final = "answered/"
 """How the key of an answer begins; the number up to which it answers follows."""
+_SAYS: Final = {"happened": "it happened", "did_not_happen": "it did not happen", "compensate": "it is compensated"}
 
 
 class Opened(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,6 +41,17 @@ class Opened(msgspec.Struct, frozen=True, omit_defaults=True):
 def contradiction_stream(run: str, step: str) -> str:
     """The ledger stream of the contradictions of one operation."""
     return stream("contradicted", run, step)
+
+
+def note_of(step: str, word: str, evidence: str) -> str:
+    """An answer to a contradiction as it is recorded."""
+    return f"{step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
+
+
+def read_note(note: str) -> tuple[str, bool]:
+    """The step that a recorded answer is about, and whether it says that it did not happen."""
+    step, _, said = note.partition(": ")
+    return step, said.startswith(_SAYS["did_not_happen"])
 
 
 def contradiction_text(phase: str, evidence: Iterable[str]) -> str:

@@ -243,7 +243,9 @@ class Links(msgspec.Struct, frozen=True, gc=False):
 
     `reused` is the operation whose outcome it took, `compensated_by` the newest compensation. `overtaken` is the
     compensation that was begun before it was known that there is an effect: whether it met it is not known either.
-    `disputes` are the answers that came before there was an outcome and say the opposite of the first one.
+    `disputes` are the answers that came before there was an outcome and say the opposite of the first one. `doubt` is
+    what holds since it was contradicted: a person is `asked`, or said that it did not happen, so what it compensates
+    `stands`.
     """
 
     reused: str = ""
@@ -251,6 +253,7 @@ class Links(msgspec.Struct, frozen=True, gc=False):
     overtaken: str = ""
     contradicted: tuple[str, ...] = ()
     contradicted_at: int = 0
+    doubt: Literal["", "asked", "stands"] = ""
     disputes: tuple[LateReport, ...] = ()
 
 

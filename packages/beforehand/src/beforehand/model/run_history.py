@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from beforehand.model import records as r
 from beforehand.model.children import Children
+from beforehand.model.contradiction import read_note
 from beforehand.model.decision.situation import Now
 from beforehand.model.messages import Messages
 from beforehand.model.operation import OperationState
@@ -807,6 +808,11 @@ class RunHistory:
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)
         self.lifecycle.command(record)
+        if record.command == "review":
+            step, denied = read_note(record.note)
+            if (about := self.operations.get(step)) is not None:
+                links = replace(about.links, doubt="stands" if denied else "")
+                self.operations[step] = replace(about, links=links)
         if record.command == "fork":
             self.children = self.tree = self.shared = None  # those before it belong to the run it was forked from
         if self.children is not None and not record.refused and reason_of(record.command) is not None:
@@ -867,10 +873,23 @@ def members_of(history: RunHistory, transaction: str) -> list[OperationState]:
     ]
 
 
+def compensated(history: RunHistory, step: str) -> Literal["", "undone", "asked", "stands"]:
+    """The state of an effect that was compensated (`Links.doubt`); empty if it was not, or turned out otherwise."""
+    operation = history.operations.get(step)
+    by = None if operation is None else history.operations.get(operation.links.compensated_by)
+    if operation is None or by is None or by.phase != "succeeded" or operation.links.overtaken == by.step:
+        return ""
+    return by.links.doubt or "undone"
+
+
 def standing_inside(history: RunHistory) -> tuple[str, ...]:
-    """The effects that aborted boundaries of the run left standing: an undo of the run leaves them, too."""
+    """The effects that aborted boundaries of the run left standing: an undo of the run leaves them, too.
+
+    Also those of which it is in doubt since whether they were compensated.
+    """
     gone = [one for one in history.boundaries.by_name.values() if one.backward and one.over and one.name != WHOLE_RUN]
-    return tuple(dict.fromkeys(step for one in gone for step in (*one.still_standing, *one.accepted)))
+    doubted = [step for one in gone for step in one.undone if compensated(history, step) in {"asked", "stands"}]
+    return tuple(dict.fromkeys([step for one in gone for step in (*one.still_standing, *one.accepted)] + doubted))
 
 
 def reopened(history: RunHistory) -> list[TransactionState]:

@@ -105,6 +105,11 @@ class Member(msgspec.Struct, frozen=True):
         return self.compensation is not None and self.compensation.phase == "succeeded" and not self.overtaken
 
     @property
+    def doubted(self) -> bool:
+        """True if it was learned since that its compensation did not happen, and no person said that it did."""
+        return self.compensation is not None and bool(self.compensation.links.doubt)
+
+    @property
     def being_compensated(self) -> bool:
         """True if its compensation is under way, and no person is asked about it."""
         return self.compensation is not None and self.compensation.phase not in _OVER | {"gated"}
@@ -254,11 +259,11 @@ def _why_stuck(member: Member) -> str:
 
 def standing(members: Sequence[Member]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The steps that were undone, and those whose effects remain (or may), each in order of start."""
-    undone = tuple(member.step for member in members if member.undone)
+    undone = tuple(member.step for member in members if member.undone and not member.doubted)
     still = tuple(
         member.step
         for member in members
-        if not member.undone and (member.landed or member.operation.phase == "unknown")
+        if (not member.undone or member.doubted) and (member.landed or member.operation.phase == "unknown")
     )
     return undone, still
 

@@ -555,7 +555,7 @@ def _contradicted(operation: OperationState, record: r.Contradicted, _boot: str)
     links = operation.links
     return _linked_to(
         operation, contradicted=(*links.contradicted, record.evidence), contradicted_at=record.at,
-        overtaken=links.compensated_by,
+        doubt="asked", overtaken=links.compensated_by,
     )  # fmt: skip
 
 

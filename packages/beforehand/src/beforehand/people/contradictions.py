@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from beforehand.control.approvals import checked_statement
@@ -16,18 +14,11 @@ from beforehand.inspect.contradictions import SHOWN
 from beforehand.journal.entry_codec import read_taken, written
 from beforehand.journal.port import Post
 from beforehand.model.commands import DELIVERIES, AnswerNotice, Command
-from beforehand.model.contradiction import ANSWERED, contradiction_stream
+from beforehand.model.contradiction import ANSWERED, contradiction_stream, note_of
 from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import lines, to_type
 from beforehand.model.transaction import around
-
-_SAYS: Final = {"happened": "it happened", "did_not_happen": "it did not happen", "compensate": "it is compensated"}
-
-
-def note_of(step: str, word: str, evidence: str) -> str:
-    """An answer to a contradiction as it is recorded."""
-    return f"{step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
 
 
 def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ...]:

@@ -19,13 +19,13 @@ from beforehand.inspect.contradictions import last_answer
 from beforehand.journal.entry_codec import read, readable
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
+from beforehand.model.contradiction import note_of
 from beforehand.model.ids import split_operation_id
 from beforehand.model.names import same_person
 from beforehand.model.outcome import ASKED_BACK
 from beforehand.model.questions import Answered
 from beforehand.model.transaction import TransactionState
 from beforehand.people.answers import Answer, OneOf, answer, answer_all, name_of
-from beforehand.people.contradictions import note_of
 from beforehand.people.loaded_item import LoadedItem, load_item, refresh_item
 from beforehand.people.stopped_runs import WAYS
 
