@@ -104,6 +104,6 @@ def test_which_conditions_read_the_result_of_their_own_step(condition: str, *, r
 
 
 def test_a_text_in_a_condition_names_neither_a_step_nor_an_input():
-    text = "input['to'] == 'results.later' || input.note == \"input.other\" || results['find'] == '\\' + input'"
+    text = "input['to'] == 'results.later' || input.note == \"input.other\" || results['find'] == ' + input'"
     assert steps_used(text) == {"find"}
     assert inputs_used(text) == {"to", "note"}
