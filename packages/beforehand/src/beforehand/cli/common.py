@@ -147,10 +147,12 @@ def login_name() -> str:
 
 def by_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--by NAME`: the person who gives the command."""
+
+    def named(_context: click.Context, _parameter: click.Parameter, by: str) -> str:
+        return checked_by(by)
+
     about = "Your name; your login name if not given."
-    return click.option(
-        "--by", metavar="NAME", default=login_name, callback=lambda _context, _parameter, by: checked_by(by), help=about
-    )(function)
+    return click.option("--by", metavar="NAME", default=login_name, callback=named, help=about)(function)
 
 
 def policy_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -136,8 +136,10 @@ class Undone(msgspec.Struct, frozen=True):
 def effects_after(history: RunHistory) -> list[EffectAfterUndo]:
     """The effects of a run after its undo was ordered, the last one first."""
     inside = [(operation, _after_undo(history, operation)) for operation in reversed(members_of(history, WHOLE_RUN))]
-    left = [(operation, compensated(history, operation.step) or "stands") for operation in _left(history)]
-    return [_after(history, operation, state) for operation, state in (*inside, *left) if state]
+    left = [
+        _after(history, operation, compensated(history, operation.step) or "stands") for operation in _left(history)
+    ]
+    return [*(_after(history, operation, state) for operation, state in inside if state), *left]
 
 
 def _after(history: RunHistory, operation: OperationState, state: AfterUndo) -> EffectAfterUndo:
