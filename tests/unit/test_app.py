@@ -157,13 +157,19 @@ async def test_resume_of_a_completed_run_gives_its_result_and_of_none_is_refused
 @virtual
 async def test_a_closed_app_refuses(lab: Lab):
     app = lab.make(desk)
-    with pytest.raises(UsageError, match="the app is not open"):
-        await app.run(desk, 1)
+    for call in (
+        lambda: app.run(desk, 1), lambda: app.start(desk, 1), lambda: app.submit(desk, 1), lambda: app.resume("n-1"),
+        lambda: app.undo("n-1", by="eve"), lambda: app.drive("n-1"), lambda: app.map(desk, [1]),
+        lambda: app.stream(desk, 1),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="the app is not open") as refused:
+            call()  # at the call: a coroutine that nothing awaits would say nothing
+        assert "async with Beforehand(...) as app" in refused.value.next_step
     await app.aclose()
     await app.open()
     await app.aclose()
     await app.aclose()
-    with pytest.raises(UsageError, match="async with Beforehand"):
+    with pytest.raises(UsageError, match=r"the app is closed.*async with Beforehand"):
         await app.run(desk, 1)
 
 

@@ -15,9 +15,9 @@ async def desk(run: Run, name: str) -> str:
     return name
 
 
-def test_an_app_is_not_opened_or_used_outside_of_asyncio():
+def test_an_app_is_not_opened_outside_of_asyncio():
     app = Beforehand(MemoryJournal(lambda: 0), agents=[desk])
-    uses: list[Coroutine[Any, Any, Any]] = [app.open(), app.__aenter__(), app.run(desk, "ann")]
+    uses: list[Coroutine[Any, Any, Any]] = [app.open(), app.__aenter__()]
     for use in uses:  # trio and curio send into a coroutine like this
         with pytest.raises(UsageError, match="no loop of asyncio runs here"):
             use.send(None)

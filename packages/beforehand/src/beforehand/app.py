@@ -14,7 +14,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -79,6 +79,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 AnyAgent = Agent[Any, Any]
 AnyTool = Tool[Any, Any]
+M = TypeVar("M", bound=Callable[..., Any])
 
 
 class RunResult(msgspec.Struct, Generic[T, R], frozen=True):
@@ -117,8 +118,22 @@ class RunHandle(Generic[R]):
         return self._ending.done()
 
 
+def _opened(method: M) -> M:
+    """A method that refuses an app that is not open at the call: a coroutine that is never awaited says nothing."""
+
+    @functools.wraps(method)
+    def checked(app: Beforehand, *args: Any, **options: Any) -> Any:
+        _ = app.engine
+        return method(app, *args, **options)
+
+    return cast("M", checked)
+
+
 class Beforehand:
     """An app: agents and their tools over one journal.
+
+    Open it first: `async with Beforehand(...) as app`. Until then a call of `run`, or of another method that needs the
+    journal, raises `UsageError`; it does not wait until its coroutine is awaited.
 
     `policy` is an escalation policy, the YAML file that holds one, or `installed:NAME` for the policy of an installed
     distribution: it defines which operations of these agents are sent without approval, and which a person approves
@@ -264,9 +279,15 @@ class Beforehand:
     @property
     def engine(self) -> Engine:
         """The open engine. Raises `UsageError` before `open` and after `aclose`."""
-        self.checked_here()
+        if self.is_inherited:
+            raise inherited_app()
         if self._engine is None:
-            raise UsageError("the app is not open", next_step="use: async with Beforehand(...) as desk")
+            raise UsageError(
+                "the app is not open" if self._housekeeping is None else "the app is closed",
+                known="nothing was started",
+                next_step="use it inside its block: async with Beforehand(...) as app; "
+                "in a script: with Beforehand(...) as app",
+            )
         return self._engine
 
     def checked_here(self) -> None:
@@ -290,6 +311,7 @@ class Beforehand:
 
     # --- running ---------------------------------------------------------------------------------------------
 
+    @_opened
     async def run(
         self,
         agent: Agent[T, R],
@@ -330,6 +352,7 @@ class Beforehand:
         running = self.run(agent, given, run_id=name, by=by, budget=budget)
         return RunHandle(name, asyncio.get_running_loop().create_task(running))
 
+    @_opened
     async def submit(
         self,
         agent: Agent[T, R],
@@ -357,6 +380,7 @@ class Beforehand:
         """
         return await submit(self.engine, agent, given, Submission(queue, priority, at, tenant, budget), key=key, by=by)
 
+    @_opened
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[RunResult[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
 
@@ -388,6 +412,7 @@ class Beforehand:
         stored = _limited(agent.stored_input(given, self.engine.identity.secret), budget)
         return events_of(self.engine, name, lambda: self._conclude(name, agent, stored), after)
 
+    @_opened
     async def resume(self, run_id: str, *, by: str = "operator") -> Any:
         """Drive an existing run again, and return its result as `run` does. `by` reopens a stopped run."""
         check("run_id", run_id, str)
@@ -396,6 +421,7 @@ class Beforehand:
         row = (await self.engine.journal.runs(run=run_id))[0]
         return self._result(self._system.get(row.agent) or self.agents[row.agent], conclusion)
 
+    @_opened
     async def undo(self, run_id: str, *, by: str, why: str = "") -> Undone:
         """Undo a finished run and the runs below it: each effect is compensated by an operation of its own.
 
@@ -450,6 +476,7 @@ class Beforehand:
             history = await self.service.history(run)
         return history, conclusion
 
+    @_opened
     async def drive(self, run_id: str) -> Conclusion:
         """Drive an existing run once, and return its conclusion. Workers call it.
 
