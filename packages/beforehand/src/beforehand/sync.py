@@ -105,12 +105,15 @@ class SyncBeforehand:
             self._wait(values.aclose())
 
     def _wait(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        if self._app.is_inherited:
+        if self._app.is_inherited or self._loop.is_closed():
             coroutine.close()
-            self._app.checked_here()
-        if self._loop.is_closed() or threading.current_thread() is self._thread:
+            _ = self._app.engine  # raises
+        if threading.current_thread() is self._thread:
             coroutine.close()
-            raise _cannot_wait(closed=self._loop.is_closed())
+            raise UsageError(
+                "code on the loop of the app would wait for itself",
+                next_step="call it from another thread, or await the asynchronous app there",
+            )
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -135,12 +138,3 @@ class SyncBeforehand:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-def _cannot_wait(*, closed: bool) -> UsageError:
-    if closed:
-        return UsageError("the app is closed", next_step="use it inside its block: with Beforehand(...) as app")
-    return UsageError(
-        "code on the loop of the app would wait for itself",
-        next_step="call it from another thread, or await the asynchronous app there",
-    )
