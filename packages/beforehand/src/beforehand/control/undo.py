@@ -135,11 +135,12 @@ class Undone(msgspec.Struct, frozen=True):
 
 def effects_after(history: RunHistory) -> list[EffectAfterUndo]:
     """The effects of a run after its undo was ordered, the last one first."""
-    inside = [(operation, _after_undo(history, operation)) for operation in reversed(members_of(history, WHOLE_RUN))]
-    left = [
-        _after(history, operation, compensated(history, operation.step) or "stands") for operation in _left(history)
+    inside = [
+        _after(history, operation, state)
+        for operation in reversed(members_of(history, WHOLE_RUN))
+        if (state := _after_undo(history, operation))
     ]
-    return [*(_after(history, operation, state) for operation, state in inside if state), *left]
+    return [*inside, *(_after(history, one, compensated(history, one.step) or "stands") for one in _left(history))]
 
 
 def _after(history: RunHistory, operation: OperationState, state: AfterUndo) -> EffectAfterUndo:
