@@ -111,6 +111,6 @@ def test_between_a_change_and_the_next_question_no_word_counts(about: str):
     history = RunHistory("r-ann")
     history.operations[state.step] = state
     with pytest.raises(UsageError, match="has changed since it was asked about"):
-        asked_about(history, state.step, "cid")
+        asked_about(history, state.step)
     with pytest.raises(UsageError, match="has changed since"):
         verdict_of(state, r.ApprovalRefused(step=state.step, approval=about, by="cid"), AnswerContext({}, b""))

@@ -16,7 +16,6 @@ import click
 
 from beforehand.cli.config import existing_journal, journal_address, named_by
 from beforehand.cli.screen import Screen
-from beforehand.control.input_checks import checked_by
 from beforehand.errors import BeforehandError
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import marked, safe
@@ -149,6 +148,8 @@ def by_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--by NAME`: the person who gives the command."""
 
     def named(_context: click.Context, _parameter: click.Parameter, by: str) -> str:
+        from beforehand.control.input_checks import checked_by  # noqa: PLC0415 - a command that reads needs none of it
+
         return checked_by(by)
 
     about = "Your name; your login name if not given."
