@@ -220,7 +220,7 @@ async def test_another_journaled_value_under_a_recorded_name(lab: Lab):
         return "done"
 
     error = await first_pass_then_change(lab, desk)
-    assert "now#1 is recorded as another value than now" in str(error)
+    assert "now#1 is recorded as another step than now" in str(error)
 
 
 @virtual

@@ -10,7 +10,7 @@ import msgspec
 
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import Scope
-from beforehand.engine.sealing import refuse, sealing
+from beforehand.engine.sealing import sealing
 from beforehand.engine.steps import NO_METADATA, CallMetadata, value_at
 from beforehand.errors import ArgumentError, MustHold, UsageError
 from beforehand.model.ids import can_name
@@ -75,8 +75,6 @@ async def call_by_model(
     A refusal is journaled: replay returns the same one, whatever the tools accept by then. `named` is the explicit name
     of the step.
     """
-    if scope.active.closed:
-        await refuse(scope)
     label = name if can_name(name) else "?"
     step = scope.step(f"call:{label}") if named is None else scope.step("", f"call:{named}")
     if step in scope.active.history.steps.answers:

@@ -27,10 +27,10 @@ from beforehand.engine.environment import Rng
 from beforehand.engine.exceptions.call_end import describe, storable
 from beforehand.engine.exceptions.classify import classify
 from beforehand.engine.exceptions.http import retry_after, status_code
-from beforehand.engine.sealing import refuse, sealing, take_answer
+from beforehand.engine.journaled import journaled
+from beforehand.engine.sealing import sealing
 from beforehand.engine.shared_budgets import budgets_of, reserve, wait_for_room
 from beforehand.engine.suspension import BudgetRefusal, Pause
-from beforehand.engine.transactions import may_begin
 from beforehand.engine.tree_budgets import read_limits
 from beforehand.errors import (
     BeforehandError,
@@ -98,22 +98,18 @@ async def decide(
 ) -> R:
     """Ask the model, record the answer and return it; on replay return the recorded one."""
     instance = scope.active
-    if instance.closed:
-        await refuse(scope)
     name, codec = _named(function), codec_for(_returns(function))
     step = scope.step(name, settings.step)
     seen = _seen(args, kwargs) if settings.seen is None else settings.seen
     question = ModelQuestion(step, function, args, kwargs, seen, settings.models)
     seen_digest = digest(instance.process.identity.secret, question.seen)
-    recorded = instance.history.steps.answers.get(step)
-    if recorded is None:
-        await may_begin(scope, step)
-        recorded = await _ask_model(scope, question, settings)
-        instance.log.buffer(recorded)
+
+    async def ask(_: object) -> None:
+        instance.log.buffer(await _ask_model(scope, question, settings))
         if instance.history.budget is not None:
             instance.waiters.settled(BUDGET)  # it may have used less than it had reserved
-    await take_answer(scope, step)
-    instance.replay.forget(step)
+
+    recorded = await journaled(scope, step, object, ask)
     # An exported run keeps no digest of a question that was too long to be stored whole.
     same = isinstance(recorded, r.DecisionRecorded) and recorded.digest in ("", seen_digest)
     if not same and settings.noted and isinstance(recorded, r.DecisionRecorded):
@@ -159,7 +155,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
             tried = instance.log.now().up
             value, call.model = None, ""
             try:
-                value = await _limited(scope, question, call)
+                value = await _limited(question, call)
                 stored, _ = codec_for(_returns(question.function)).round_trip(value)
                 limited.used = usage_of(value)
                 return _record(question, call, began, stored=stored, value=value)
@@ -260,10 +256,9 @@ def _settle_call(active: ActiveRun, step: str, usage: Usage, price: CallCost | N
         active.waiters.settled(BUDGET)
 
 
-async def _limited(scope: Scope, question: ModelQuestion, call: DecisionCall) -> Any:
+async def _limited(question: ModelQuestion, call: DecisionCall) -> Any:
     token = SCOPE.set(None)  # tasks that a model client starts are not branches of the run
     asking = CALL.set(call)
-    scope.host.working += 1
     limit = asyncio.timeout(call.limit_s)
     try:
         async with limit:
@@ -273,7 +268,6 @@ async def _limited(scope: Scope, question: ModelQuestion, call: DecisionCall) ->
             raise  # of the model's client: its own limit
         raise TimeoutError(f"no answer within {call.limit_s:g} s (timeout=)") from error
     finally:
-        scope.host.working -= 1
         CALL.reset(asking)
         SCOPE.reset(token)
 

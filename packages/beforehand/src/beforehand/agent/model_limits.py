@@ -118,12 +118,9 @@ async def _await_model(scope: Scope, step: str, call: LimitedCall) -> Permit | N
 async def _rest(scope: Scope, step: str, wait: LimitWait, operation: str) -> None:
     """Wait until the limit may permit a call. The run may be suspended meanwhile."""
     active, process = scope.active, scope.active.process
-    loop = asyncio.get_running_loop()
-    waiting: asyncio.Future[None] = loop.create_future()
-    process.limits.waits(wait.name, operation, wait.ms, partial(wake, waiting))
-    timer = loop.call_later(min(wait.ms, process.settings.slice_ms) / 1000, wake, waiting)
-    asks = f"{operation}: the limit of {wait.name} is reached"
-    try:
-        await active.waiters.wait_for(scope, waiting, Pause("limit", step, process.wall_ms() + wait.ms, asks))
-    finally:
-        timer.cancel()
+    pause = Pause("limit", step, process.wall_ms() + wait.ms, f"{operation}: the limit of {wait.name} is reached")
+
+    def news(waiting: asyncio.Future[None]) -> None:
+        process.limits.waits(wait.name, operation, wait.ms, partial(wake, waiting))
+
+    await active.waiters.wait_ms(scope, min(wait.ms, process.settings.slice_ms), pause, news)

@@ -24,8 +24,7 @@ from beforehand.agent.tool import Tool
 from beforehand.agent.transactions import Held, Transaction, on_commit
 from beforehand.engine import durable_waits, steps
 from beforehand.engine.active_run.scopes import SCOPE, Scope, branch_task
-from beforehand.engine.messages import read_messages
-from beforehand.engine.steps import HandoffInput, hand_over
+from beforehand.engine.steps import HandoffInput, hand_over, read_messages
 from beforehand.errors import OutsideRun, ResultLost, UsageError
 from beforehand.knowledge.conversation import Conversation, ConversationState
 from beforehand.knowledge.facts import Facts

@@ -22,8 +22,9 @@ The rooms:
 - Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `call_end`.
 - One run: `run_start`, `run_driver` (it stops for the reasons in `model/stop_reasons.py`), `suspension` (and no lost
   wake-ups), `active_run/` (`run`, `log`, `replay`, `scopes`, and `waiters`, which decides that a run is suspended),
-  `sealing` (steps that come too late), `messages`, `durable_waits` (sleep, events, time limits), `children` (starting
-  and joining child runs), `relatives` (the notices between a run and its children).
+  `sealing` (steps that come too late), `journaled` (the order of a step that is recorded once), `messages`,
+  `durable_waits` (sleep, events, time limits), `children` (starting and joining child runs), `relatives` (the notices
+  between a run and its children).
 - Transactions: `transactions` (boundaries in agent code, and closing one from its records).
 - One process: `process` (what its runs share), `engine` (open, close, lease), `recovery` (abandoned and due runs),
   `crash_isolation`, `breaker`, `caches`, `housekeeping`, `outbox`, `queueing` (slots of queues),

@@ -19,12 +19,12 @@ import msgspec
 from msgspec.structs import replace
 
 from beforehand.engine.commands import child_watchers
-from beforehand.engine.messages import interruption_at, is_interrupted
+from beforehand.engine.journaled import journaled
+from beforehand.engine.messages import is_interrupted
 from beforehand.engine.queueing import ENDED, store_submitted
 from beforehand.engine.run_start import first_records
-from beforehand.engine.sealing import answering, refuse, sealing, take_answer
+from beforehand.engine.sealing import sealing
 from beforehand.engine.suspension import Pause
-from beforehand.engine.transactions import may_begin
 from beforehand.engine.tree_budgets import trees_of
 from beforehand.errors import LimitsChanged, ParameterMismatch, UsageError
 from beforehand.journal.port import BodyFilter, LeaseGranted, QueuePlace, RunChange
@@ -33,6 +33,7 @@ from beforehand.journal.run_log import beginning
 from beforehand.model import records as r
 from beforehand.model.children import DEEPEST, child_id, ended_as
 from beforehand.model.shell import to_type
+from beforehand.model.transaction import around
 from beforehand.model.waits import CHILD
 from beforehand.queues.limits import Declaration
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from beforehand.engine.active_run.run import ActiveRun
     from beforehand.engine.active_run.scopes import Scope
     from beforehand.engine.tool_protocol import AgentCode, Input
+    from beforehand.model.run_history import Answer
 
 _ENDS: Final = BodyFilter(prefixes_of(r.RunCompleted, r.RunStoppedRecord, r.RunUndone, r.RunReopened))
 _NEWEST: Final = 100
@@ -62,41 +64,28 @@ async def start(scope: Scope, agent: AgentCode, given: Input, terms: ChildTerms,
     Raises `UsageError` for an agent, a queue or a depth that is not possible, and `ParameterMismatch` where the name of
     the child belongs to another run: then nothing is stored.
     """
-    active = scope.active
-    if active.closed:
-        await refuse(scope)
-    name = scope.step(f"start:{agent.name}", step)
-    child = child_id(active.run, name)
-    recorded = active.history.steps.answers.get(name)
-    with answering(scope, name):
-        if recorded is None:
-            recorded = await _start_now(scope, name, agent, given, terms)
-        if isinstance(recorded, r.ChildStarted):
-            if (recorded.agent, recorded.digest) != (agent.name, given.digest):
-                active.replay.diverge(f"{name} starts another child than when it was recorded")
-            if recorded.run == child:  # that of another name belongs to the run that this one was forked from
-                await _stored(active, agent, given, terms, recorded)
-    await take_answer(scope, name)
-    interrupted = interruption_at(scope, name)
-    active.replay.forget(name)
-    if interrupted is not None:
-        raise interrupted
-    if not isinstance(recorded, r.ChildStarted):
-        active.replay.diverge(f"{name} is recorded as another step than the start of a child")
-    return recorded.run
+    active, name = scope.active, scope.step(f"start:{agent.name}", step)
+    if name not in active.history.steps.answers:
+        _check(active, name, agent)
+
+    def same(started: r.ChildStarted) -> str:
+        same = (started.agent, started.digest) == (agent.name, given.digest)
+        return "" if same else "starts another child than when it was recorded"
+
+    async def store(started: Answer | None) -> None:
+        if started is None and not is_interrupted(scope, name):
+            started = await _start_now(active, name, agent, given, terms)
+        if not isinstance(started, r.ChildStarted) or same(started):
+            return
+        if started.run == child_id(active.run, name):  # another name is that of the run that this one was forked from
+            await _stored(active, agent, given, terms, started)
+
+    return (await journaled(scope, name, r.ChildStarted, store, same, writes=True)).run
 
 
-async def _start_now(
-    scope: Scope, name: str, agent: AgentCode, given: Input, terms: ChildTerms
-) -> r.ChildStarted | r.MessageHeard:
+async def _start_now(active: ActiveRun, name: str, agent: AgentCode, given: Input, terms: ChildTerms) -> r.ChildStarted:
     """Record that the child is started, durably. Nothing is recorded where it cannot be."""
-    active, child = scope.active, child_id(scope.active.run, name)
-    await may_begin(scope, name, writes=True)
-    if is_interrupted(scope, name):
-        heard = active.history.steps.answers[name]
-        assert isinstance(heard, r.MessageHeard), heard
-        return heard
-    place = await _checked(scope, name, agent, terms)
+    child, place = child_id(active.run, name), await _place(active, terms)
     if await active.process.journal.runs(run=child):
         raise _taken(active, child, "nothing was stored")
     record = r.ChildStarted(
@@ -112,9 +101,8 @@ async def _start_now(
     return record
 
 
-async def _checked(scope: Scope, name: str, agent: AgentCode, terms: ChildTerms) -> QueuePlace | None:
-    """The place of the child. Raises `UsageError` where it cannot be started here."""
-    active = scope.active
+def _check(active: ActiveRun, name: str, agent: AgentCode) -> None:
+    """Raise `UsageError` where this code starts no child. It has no record: a replay refuses it at the same point."""
     process, started = active.process, active.history.lifecycle.started
     assert started is not None, active.run
     if process.agents.get(agent.name) is not agent:
@@ -131,11 +119,16 @@ async def _checked(scope: Scope, name: str, agent: AgentCode, terms: ChildTerms)
             known="nothing was stored; agents that start each other without end stop here",
             next_step="let an agent return what it found, and start the next run from the run above",
         )
-    if any(name.startswith(f"{one.name}/") and not one.over for one in active.history.boundaries.by_name.values()):
+    if any(boundary.name for boundary in around(name, active.history.boundaries.by_name)):
         raise UsageError(
             f"run {active.run} starts a child inside a transaction, which could not undo it",
             known="nothing was stored", next_step="start the child before or after the transaction, and join it there",
         )  # fmt: skip
+
+
+async def _place(active: ActiveRun, terms: ChildTerms) -> QueuePlace | None:
+    """The place of the child in its queue. Raises `UsageError` where it cannot be started in it."""
+    process = active.process
     if terms.place is None:
         return None
     place = terms.place(process.queues.newest or await process.queues.begin(process.journal))
@@ -232,21 +225,15 @@ def _taken(active: ActiveRun, child: str, known: str) -> ParameterMismatch:
 @sealing
 async def join(scope: Scope, child: str, agent: str, step: str | None = None) -> r.ChildJoined:
     """Wait until the child has ended, without a process, and return its end; the same on replay."""
-    active = scope.active
-    if active.closed:
-        await refuse(scope)
     name = scope.step(f"join:{agent}", step)
-    if name not in active.history.steps.answers:
-        await may_begin(scope, name)
+
+    async def wait(_: object) -> None:
         await _wait_for_end(scope, name, child)
-    await take_answer(scope, name)
-    answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
-    active.replay.forget(name)
-    if interrupted is not None:
-        raise interrupted
-    if not isinstance(answer, r.ChildJoined) or answer.run != child:
-        active.replay.diverge(f"{name} is recorded as another step than joining {child}")
-    return answer
+
+    def same(joined: r.ChildJoined) -> str:
+        return "" if joined.run == child else f"is recorded as another step than joining {child}"
+
+    return await journaled(scope, name, r.ChildJoined, wait, same)
 
 
 async def _wait_for_end(scope: Scope, name: str, child: str) -> None:

@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import Scope
 from beforehand.engine.active_run.waiters import wake_all
-from beforehand.engine.messages import interruption_at, is_interrupted
-from beforehand.engine.sealing import answering, refuse, sealing, take_answer
+from beforehand.engine.journaled import journaled
+from beforehand.engine.messages import is_interrupted
+from beforehand.engine.sealing import refuse, sealing, take_answer
 from beforehand.engine.suspension import Pause, StreamWatch, ended_by
-from beforehand.engine.tool_protocol import wake
-from beforehand.engine.transactions import may_begin
 from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import Post
 from beforehand.model import records as r
@@ -46,24 +45,19 @@ async def wait_for_event(
 
 async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str] | None) -> r.EventReceived | None:
     active = scope.active
-    if active.closed:
-        await refuse(scope)
-    if name not in active.history.steps.answers:
-        await may_begin(scope, name)
-        await _set_timer(active, name, ms, event)
-        with _watch(active, event) as watch, answering(scope, name):
+
+    async def ring(_: object) -> None:
+        _set_timer(active, name, ms, event)
+        with _watch(active, event) as watch:
             while not await _rings(active, name, event, watch) and not is_interrupted(scope, name):
                 timer = active.history.steps.timers[name]
                 await _wait_for_timer(scope, name, timer, event, watch)
-    await take_answer(scope, name)
-    answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
-    active.replay.forget(name)
-    if interrupted is not None:
-        raise interrupted
+
+    answer = await journaled(scope, name, (r.TimerFired, r.EventReceived), ring)
     return answer if isinstance(answer, r.EventReceived) else None
 
 
-async def _set_timer(active: ActiveRun, name: str, ms: int | None, event: tuple[str, str] | None) -> None:
+def _set_timer(active: ActiveRun, name: str, ms: int | None, event: tuple[str, str] | None) -> None:
     if name in active.history.steps.timers:
         active.replay.begun.discard(name)
         return
@@ -99,22 +93,18 @@ async def _wait_for_timer(
     scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, str] | None, watch: StreamWatch | None
 ) -> None:
     """Wait in this process until the timer or a new event; the run may be suspended meanwhile."""
-    active, engine = scope.active, scope.active.process
-    loop = asyncio.get_running_loop()
-    left = timer.until - engine.environment.clock.wall_ms() if timer.until else engine.settings.slice_ms
-    slice_ms = min(left, engine.settings.slice_ms)
-    future: asyncio.Future[None] = loop.create_future()
-    handle = loop.call_later(max(0, slice_ms) / 1000, wake, future)
-    if watch is not None:
-        watch.wake_at_news(future)
-    asks = f"run {active.run} waits for {event[0]} {event[1]}".rstrip() if event else f"run {active.run} sleeps"
-    named, key = event or ("", "")
-    try:
-        await active.waiters.wait_for(
-            scope, future, Pause("event" if event else "timer", name, timer.until or None, asks, tool=named, shown=key)
-        )
-    finally:
-        handle.cancel()
+    run, (named, key) = scope.active.run, event or ("", "")
+    asks = f"run {run} waits for {named} {key}".rstrip() if event else f"run {run} sleeps"
+    pause = Pause("event" if event else "timer", name, timer.until or None, asks, tool=named, shown=key)
+    await _wait_until(scope, timer.until, pause, watch)
+
+
+async def _wait_until(scope: Scope, until: int, pause: Pause, watch: StreamWatch | None) -> None:
+    """Wait for this moment or for news, a slice of time at most: the clock on the wall may be set meanwhile."""
+    process = scope.active.process
+    slice_ms = process.settings.slice_ms
+    left = min(until - process.wall_ms(), slice_ms) if until else slice_ms
+    await scope.active.waiters.wait_ms(scope, left, pause, id if watch is None else watch.wake_at_news)
 
 
 def event_stream(run: str, event: str, key: str) -> str:
@@ -146,7 +136,7 @@ class TimeLimit:
         active = self._scope.active
         if active.closed:
             await refuse(self._scope)
-        await _set_timer(active, self.name, self._ms, None)
+        _set_timer(active, self.name, self._ms, None)
         with self._around():
             try:
                 async with self._limited():
@@ -285,25 +275,21 @@ async def ask(
 
     If the run is handed over and a person takes it, it ends here.
     """
-    active = scope.active
-    if active.closed:
-        await refuse(scope)
-    name = scope.step("ask" if handoff is None else "hand_off", step)
-    if name not in active.history.steps.answers:
-        await may_begin(scope, name)
-        _put(
-            active, name, r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff), wanted
-        )
-        with active.process.ledger.over(question_stream(active.run, name)) as watch, answering(scope, name):
+    active, name = scope.active, scope.step("ask" if handoff is None else "hand_off", step)
+    asked = r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff)
+
+    async def put(_: object) -> None:
+        _put(active, name, asked, wanted)
+        with active.process.ledger.over(question_stream(active.run, name)) as watch:
             while not await _answered(active, name, watch) and not is_interrupted(scope, name):
                 await _wait_for_answer(scope, name, watch)
-    _same(active, name, question)
-    await take_answer(scope, name)
-    answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
-    active.replay.forget(name)
-    if interrupted is not None:
-        raise interrupted
-    assert isinstance(answer, r.EventReceived), answer
+
+    def same(_: r.EventReceived) -> str:
+        recorded = active.history.steps.questions.get(name)
+        same = recorded is not None and recorded.question == question
+        return "" if same else "asks another question than the recorded one"
+
+    answer = await journaled(scope, name, r.EventReceived, put, same)
     return msgspec.json.decode(answer.payload, type=Answered)
 
 
@@ -324,13 +310,6 @@ def _put(active: ActiveRun, name: str, asked: r.QuestionAsked, wanted: AnswerTer
     stamp = active.log.stamp()
     by = active.process.settings.answer_by(stamp["at"]) if wanted.ms is None else stamp["at"] + wanted.ms
     active.log.buffer(replace(asked, until=by, **stamp))
-
-
-def _same(active: ActiveRun, name: str, question: Question) -> None:
-    """End the run as diverged if the step comes back with another question."""
-    asked = active.history.steps.questions.get(name)
-    if asked is None or asked.question != question:
-        active.replay.diverge(f"{name} asks another question than the recorded one")
 
 
 async def _answered(active: ActiveRun, name: str, watch: StreamWatch) -> bool:
@@ -374,29 +353,14 @@ def _late(asked: r.QuestionAsked) -> Answered:
 
 async def _wait_for_answer(scope: Scope, name: str, watch: StreamWatch) -> None:
     """Wait in this process until the deadline or an answer; the run may be suspended meanwhile."""
-    active, engine = scope.active, scope.active.process
+    active = scope.active
     asked = active.history.steps.questions[name]
-    left = asked.until - engine.environment.clock.wall_ms() if asked.until else engine.settings.slice_ms
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    slice_ms = max(0, min(left, engine.settings.slice_ms))
-    handle = asyncio.get_running_loop().call_later(slice_ms / 1000, wake, future)
-    watch.wake_at_news(future)
     kind = "question" if asked.handoff is None else "handoff"
     verb = "asks" if asked.handoff is None else "is handed over"
     otherwise = "" if asked.default is None else f"; without an answer: {asked.default}"
     asks = f"run {active.run} {verb}: {asked.question.text} ({asked.question.expected}{otherwise})"
-    try:
-        queue = "" if asked.handoff is None else asked.handoff.queue
-        pause = Pause(
-            kind,
-            name,
-            asked.until or None,
-            asks,
-            at=asked.at,
-            queue=queue,
-            until=asked.until,
-            then=then_of(asked.default),
-        )
-        await active.waiters.wait_for(scope, future, pause)
-    finally:
-        handle.cancel()
+    pause = Pause(
+        kind, name, asked.until or None, asks, at=asked.at, queue="" if asked.handoff is None else asked.handoff.queue,
+        until=asked.until, then=then_of(asked.default),
+    )  # fmt: skip
+    await _wait_until(scope, asked.until, pause, watch)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from beforehand.engine.commands import take_commands
-from beforehand.engine.sealing import refuse, sealing, take_answer
+from beforehand.engine.sealing import take_answer
 from beforehand.engine.situation import next_move
 from beforehand.errors import Interrupted
 from beforehand.model import records as r
@@ -66,13 +65,6 @@ def is_interrupted(scope: Scope, step: str) -> bool:
     return True
 
 
-def interruption_at(scope: Scope, step: str) -> Interrupted | None:
-    """The error of a wait that a message ended; None if it had an answer."""
-    if not isinstance(scope.active.history.steps.answers.get(step), r.MessageHeard):
-        return None
-    return interrupted_by(scope.active.run, deliver_messages(scope, step))
-
-
 async def interruption_before_commit(section: Scope, transaction: str, *, sends: bool) -> Interrupted | None:
     """The message that has to be delivered before this boundary commits, if the commit would send anything."""
     active, step = section.active, exit_of(transaction) + "~heard"
@@ -81,7 +73,7 @@ async def interruption_before_commit(section: Scope, transaction: str, *, sends:
             return None
         _record_delivery(section, step)
     await take_answer(section, step)
-    return interruption_at(section, step)
+    return interrupted_by(active.run, deliver_messages(section, step))
 
 
 def _record_delivery(scope: Scope, step: str) -> None:
@@ -90,23 +82,6 @@ def _record_delivery(scope: Scope, step: str) -> None:
     assert messages is not None, step
     entries = messages.since(scope.host.last_received)
     active.log.buffer(r.MessageHeard(step=step, messages=entries, **active.log.stamp()))
-
-
-@sealing
-async def read_messages(scope: Scope) -> Messages:
-    """The messages that this branch has not received yet. The read is journaled even if there are none."""
-    active = scope.active
-    if active.closed:
-        await refuse(scope)
-    step = scope.step("messages")
-    if step not in active.history.steps.answers:
-        await take_commands(active)
-        messages = active.history.messages
-        entries = () if messages is None else tuple(one for one in messages.received if one > scope.host.last_received)
-        active.log.buffer(r.MessageHeard(step=step, messages=entries, **active.log.stamp()))
-    await take_answer(scope, step)
-    active.replay.forget(step)
-    return deliver_messages(scope, step)
 
 
 # --- delivery -----------------------------------------------------------------------------------------------

@@ -11,14 +11,14 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Generator
+import sys
+from collections.abc import Callable, Coroutine
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from beforehand.engine.exceptions.call_end import is_of_agents
 from beforehand.engine.operation_driver import planned, recorded
 from beforehand.engine.suspension import Pause
-from beforehand.engine.tool_protocol import wake
 from beforehand.errors import JournalError, RecordRefused
 
 if TYPE_CHECKING:
@@ -106,16 +106,30 @@ R = TypeVar("R")
 def sealing(
     step: Callable[Concatenate[Scope, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Scope, P], Coroutine[Any, Any, R]]:
-    """A step of agent code that ends its instance, and raises `Sealed`, where the journal fails it."""
+    """A step of agent code that ends its instance, and raises `Sealed`, where the journal fails it.
+
+    Its branch is at work, also while it waits for the journal, and rests only in a wait of `Waiters`: for a person, a
+    clock, or its turn. A branch that seemed to rest while its answer became durable would stop the run as diverged,
+    because what another branch received after that answer waits for it.
+    """
 
     @functools.wraps(step)
     async def guarded(scope: Scope, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        host = scope.host
+        host.working += 1
         try:
+            if scope.active.closed:
+                await refuse(scope)
             return await step(scope, *args, **kwargs)
         except RecordRefused:
             raise  # this one record does not fit; the journal is well
         except JournalError as error:
             raise scope.active.fail(error) from error
+        finally:
+            host.working -= 1
+            # Its code may go on to wait for branches that rest already. One that is collected may have no loop.
+            if host.children and not isinstance(sys.exception(), GeneratorExit):
+                scope.active.waiters.consider_rest()
 
     return guarded
 
@@ -133,16 +147,6 @@ async def take_answer(scope: Scope, step: str) -> None:
         await replay_detachment(scope, step)
 
 
-@contextlib.contextmanager
-def answering(scope: Scope, step: str) -> Generator[None]:
-    """Around an append of an answer: the caller may be cancelled while the answer becomes durable."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        scope.active.leave_answer(step)
-        raise
-
-
 async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:
     """Detach from the step if its branch is in the body of the limit; a branch that the body began may outlive it."""
     if limit in scope.host.limits:
@@ -157,15 +161,10 @@ async def replay_detachment(scope: Scope, step: str) -> None:
     What cancelled it before comes in its turn: a time limit, or the failure of another branch. If nothing comes for a
     while, the caller is cancelled directly.
     """
-    active, loop = scope.active, asyncio.get_running_loop()
+    active = scope.active
     active.replay.begun.discard(step)
     pause = Pause("left", step, active.process.environment.clock.wall_ms())
-    forever: asyncio.Future[None] = loop.create_future()
-    timer = loop.call_later(active.process.settings.patience_ms / 1000, wake, forever)
-    try:
-        await active.waiters.wait_for(scope, forever, pause)
-    finally:
-        timer.cancel()
+    await active.waiters.wait_ms(scope, active.process.settings.patience_ms, pause)
     raise asyncio.CancelledError(f"the caller of {step} was cancelled here before")
 
 

@@ -12,7 +12,6 @@ refused, so none falls between the two.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -24,7 +23,6 @@ from beforehand.engine.active_run.log import SharedLimits
 from beforehand.engine.active_run.waiters import BUDGET
 from beforehand.engine.process import unchanged_listing
 from beforehand.engine.suspension import BudgetRefusal
-from beforehand.engine.tool_protocol import wake
 from beforehand.engine.tree_budgets import OwnedRun, read_limits, refresh_limits, tree_budgets_of
 from beforehand.errors import BudgetSpent, JournalError, LeaseLost, LimitsChanged
 from beforehand.journal.backend_rules import FOREVER_MS
@@ -220,17 +218,11 @@ async def wait_for_room(scope: Scope, step: str, refusal: BudgetRefusal) -> None
     """Let a branch wait until the day is over or limits are declared; for calls in flight only, it asks again soon."""
     active, process = scope.active, scope.active.process
     due = refusal.look_again_at(process.wall_ms())
-    loop = asyncio.get_running_loop()
-    waiting: asyncio.Future[None] = loop.create_future()
-    watchers = active.waiters.watchers.setdefault(BUDGET, [])
-    watchers.append(waiting)
-    timer = loop.call_later(_slice_s(process, due), wake, waiting)
+    pause, watchers = refusal.pause(active.run, step, due), active.waiters.watchers.setdefault(BUDGET, [])
     try:
-        await active.waiters.wait_for(scope, waiting, refusal.pause(active.run, step, due))
+        await active.waiters.wait_ms(scope, _slice_s(process, due) * 1000, pause, watchers.append)
     finally:
-        timer.cancel()
-        if waiting in watchers:
-            watchers.remove(waiting)
+        watchers[:] = [waiting for waiting in watchers if not waiting.done()]
 
 
 def _slice_s(process: Process, due: int) -> float:

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import msgspec
 
 from beforehand.engine.active_run.scopes import SCOPE, Scope
+from beforehand.engine.commands import take_commands
 from beforehand.engine.conflicts import thing_of
 from beforehand.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from beforehand.engine.executor import drive, start_driver
 from beforehand.engine.fast_path import attempt_at_once
-from beforehand.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, sealing, take_answer
+from beforehand.engine.journaled import journaled
+from beforehand.engine.messages import Messages, deliver_messages
+from beforehand.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, sealing
 from beforehand.engine.suspension import Pause
 from beforehand.engine.tool_protocol import ToolCode, words_of
 from beforehand.engine.transactions import aborted, may_begin, parts_of_effect, resume_closing
@@ -122,24 +125,28 @@ async def _write_now(scope: Scope, step: str, call: ToolCall, written: Forms) ->
     active, tool = scope.active, call.tool
     if step in active.history.steps.answers:
         active.replay.diverge(f"{step} is recorded as a read, and is a write now")
-    if active.replay.catching_up or active.history.boundaries.by_name or scope.expired_limit() is not None:
-        await may_begin(scope, step, writes=True)
     if active.history.boundaries.by_name:
         _hold_or_not(active, step, call)
+    draft = _draft(scope, step, call, written)  # before it waits: a call that is refused has no place in the record
+    if active.replay.catching_up or active.history.boundaries.by_name or scope.expired_limit() is not None:
+        await may_begin(scope, step, writes=True)
     if active.log.blocking:
         await _wait_for_blockers(scope)
-    draft = _draft(scope, step, call, written)
     driver = DrivenOperation(
         active, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
     )
     before = SCOPE.get()
     SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are not branches of agent code
+    scope.host.working += 1
     try:
         await _perform(scope, driver)
     finally:
+        scope.host.working -= 1
         # The collector closes it in whatever task or thread: that keeps its own scope.
         if not isinstance(sys.exception(), GeneratorExit):
             SCOPE.set(before)
+            if scope.host.children:
+                active.waiters.consider_rest()  # as in `sealing`
 
 
 def _supply_arguments(active: ActiveRun, step: str, call: ToolCall) -> None:
@@ -156,7 +163,6 @@ def _supply_arguments(active: ActiveRun, step: str, call: ToolCall) -> None:
 async def _perform(scope: Scope, driver: DrivenOperation) -> None:
     """Drive a new operation in the caller's own task; if the caller is cancelled, a task of its own goes on."""
     driver.scope = scope
-    scope.host.working += 1
     try:
         if driver.active.process.settings.fast_path and driver.draft is not None and driver.tool is not None:
             await attempt_at_once(driver, driver.draft, driver.tool)
@@ -176,8 +182,6 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
         raise
     except Exception as error:  # of the runtime or a declaration, for the same reason
         raise driver.active.break_off(error) from error
-    finally:
-        scope.host.working -= 1
     if driver.active.closed:
         driver.active.check()
     if operation.phase not in FINAL and operation.phase != "held":
@@ -233,9 +237,12 @@ def _holder_of(active: ActiveRun, step: str) -> str:
 
 
 def _hold_or_not(active: ActiveRun, step: str, call: ToolCall) -> None:
-    """An irreversible effect inside a transaction is held, or sent at once on purpose. Raises `MustHold`."""
+    """An irreversible effect inside a transaction is held, or sent at once on purpose. Raises `MustHold`.
+
+    Also in one that is over by now: where a replay comes to a refused call, its transaction has its end on record.
+    """
     name = call.tool.name
-    inside = _holder_of(active, step)
+    inside = next((one.name for one in around(step, active.history.boundaries.by_name) if one.name), "")
     if inside and call.tool.contract.irreversible and not (call.hold or call.at_once):
         raise MustHold(
             f"{name} cannot be undone, and was called inside the transaction {inside}",
@@ -394,9 +401,9 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
 @sealing
 async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> r.ReadRecorded:
     active, tool = scope.active, call.tool
+    draft = _draft(scope, step, call, written)
     if active.replay.receiving or active.history.boundaries.by_name or scope.expired_limit() is not None:
         await may_begin(scope, step)
-    draft = _draft(scope, step, call, written)
     driver = DrivenOperation(
         active,
         step,
@@ -406,15 +413,12 @@ async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> 
         arguments=snapshot_arguments(call.arguments, executable=written.executable),
     )
     driver.scope = scope
-    scope.host.working += 1
     try:
         operation = await drive(driver)
     except BeforehandError:
         raise
     except Exception as error:  # as in `_perform`
         raise active.break_off(error) from error
-    finally:
-        scope.host.working -= 1
     if active.closed:
         active.check()
     record = r.ReadRecorded(
@@ -456,26 +460,22 @@ T = TypeVar("T", int, float, str, dict[str, Any])
 @sealing
 async def value(scope: Scope, what: str, fresh: Callable[[], T | Awaitable[T]], step: str | None = None) -> T:
     """The result of `fresh` from the first time this step was taken. It may wait, and must have no outside effect."""
-    if scope.active.closed:
-        await refuse(scope)
     return await value_at(scope, scope.step(what, step), what, fresh)
 
 
 async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | Awaitable[T]]) -> T:
     """As `value`, for the step of that name."""
-    active = scope.active
-    recorded = active.history.steps.answers.get(name)
-    if recorded is None:
-        await may_begin(scope, name)
+    log = scope.active.log
+
+    async def record(_: object) -> None:
         made = fresh()
         stored = r.Raw(msgspec.json.encode(await made if isinstance(made, Awaitable) else made))
-        recorded = r.ValueRecorded(step=name, what=what, value=stored, **active.log.stamp())
-        active.log.buffer(recorded)
-    await take_answer(scope, name)
-    active.replay.forget(name)
-    if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
-        active.replay.diverge(f"{name} is recorded as another value than {what}")
-    answer: T = msgspec.json.decode(recorded.value)
+        log.buffer(r.ValueRecorded(step=name, what=what, value=stored, **log.stamp()))
+
+    def same(recorded: r.ValueRecorded) -> str:
+        return "" if recorded.what == what else f"is recorded as another value than {what}"
+
+    answer: T = msgspec.json.decode((await journaled(scope, name, r.ValueRecorded, record, same)).value)
     return answer
 
 
@@ -511,23 +511,39 @@ class HandoffInput(msgspec.Struct, frozen=True):
 @sealing
 async def hand_over(scope: Scope, agent: AgentCode, given: HandoffInput, authority: Authority) -> Scope:
     """The part of this branch in which that agent goes on. A replay hands the same over to the same agent."""
-    active = scope.active
-    if active.closed:
-        await refuse(scope)
-    step = scope.step(f"hand_off:{agent.name}")
-    recorded = active.history.steps.answers.get(step)
-    if recorded is None:
-        await may_begin(scope, step)
-        recorded = r.HandedOff(
+    log, step = scope.active.log, scope.step(f"hand_off:{agent.name}")
+
+    async def record(_: object) -> None:
+        handed = r.HandedOff(
             step=step, agent=agent.name, why=given.why, given=r.Raw(given.stored), digest=given.digest,
-            version=agent.version, **active.log.stamp(),
+            version=agent.version, **log.stamp(),
         )  # fmt: skip
-        active.log.buffer(recorded)
-    await take_answer(scope, step)
-    active.replay.forget(step)
-    if not isinstance(recorded, r.HandedOff) or (recorded.agent, recorded.digest) != (agent.name, given.digest):
-        active.replay.diverge(f"{step} hands over another input than when it was recorded")
+        log.buffer(handed)
+
+    def same(handed: r.HandedOff) -> str:
+        same = (handed.agent, handed.digest) == (agent.name, given.digest)
+        return "" if same else "hands over another input than when it was recorded"
+
+    await journaled(scope, step, r.HandedOff, record, same)
     return scope.handed(step, authority)
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+@sealing
+async def read_messages(scope: Scope) -> Messages:
+    """The messages that this branch has not received yet. The read is journaled even if there are none."""
+    active, step = scope.active, scope.step("messages")
+
+    async def record(_: object) -> None:
+        await take_commands(active)
+        messages = active.history.messages
+        entries = () if messages is None else tuple(one for one in messages.received if one > scope.host.last_received)
+        active.log.buffer(r.MessageHeard(step=step, messages=entries, **active.log.stamp()))
+
+    await journaled(scope, step, r.MessageHeard, record)
+    return deliver_messages(scope, step)
 
 
 def with_metadata(scope: Scope, intent: r.Intent, about: CallMetadata) -> r.Intent:

@@ -79,6 +79,19 @@ class Waiters:
         if self._active.closed:
             self._active.check()
 
+    async def wait_ms(
+        self, scope: Scope, ms: float, pause: Pause, news: Callable[[asyncio.Future[None]], object] = id
+    ) -> None:
+        """Let a branch of agent code wait for a time, or until what was given to `news` is woken."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(max(0, ms) / 1000, wake, waiting)
+        news(waiting)
+        try:
+            await self.wait_for(scope, waiting, pause)
+        finally:
+            timer.cancel()
+
     async def rest(self, step: str, pause: Pause, seconds: float | None, scope: Scope | None) -> None:
         """Let a driver wait until it is woken or `seconds` have passed; the run may be suspended meanwhile.
 
