@@ -13,6 +13,8 @@ import pytest
 
 from beforehand import Key, Natural, Operation, Run, TransactionAborted, agent, current_operation, tool
 from beforehand.errors import MustHold, RunSuspended, UsageError
+from beforehand.inspect.timeline import timeline
+from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)
@@ -212,3 +214,205 @@ async def test_a_child_that_is_refused_in_a_transaction_is_refused_again(lab: La
     told = await told_twice(lab, body, Office(lab))
     assert "inside a transaction" in told[0]
     assert told[1:] == ["hotel"]
+
+
+# --- callers that are cancelled while their transaction closes -----------------------------------------------------
+
+
+async def commit(run: Run, told: list[Any], office: Office) -> None:
+    async with run.transaction("trip") as trip:
+        await office.book("flight")
+        await trip.on_commit(office.mail, "tickets", 10)
+    told.append("committed")
+
+
+async def abort(run: Run, told: list[Any], office: Office) -> None:
+    async with run.transaction("trip"):
+        await office.book("flight")
+        raise ValueError("no seat")
+
+
+async def inner_abort(run: Run, told: list[Any], office: Office) -> None:
+    async with run.transaction("whole"):
+        await office.book("car")
+        async with run.transaction("trip"):
+            await office.book("flight")
+            raise ValueError("no seat")
+
+
+async def cancelled_body(run: Run, told: list[Any], office: Office) -> None:
+    async with run.transaction("trip"):
+        await office.book("flight")
+        async with run.timeout(seconds(1)):
+            await run.sleep(HOUR)
+
+
+CLOSES = [commit, abort, inner_abort, cancelled_body]
+
+
+@pytest.mark.parametrize("lag_s", [0, 0.3])
+@pytest.mark.parametrize("after", [0, 3, 20])
+@pytest.mark.parametrize("close", CLOSES, ids=lambda one: one.__name__)
+@virtual
+async def test_a_limit_that_ends_while_a_transaction_closes(lab: Lab, close: Body, after: float, lag_s: float):
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        try:
+            async with run.timeout(seconds(5)):
+                await close(run, told, office)
+        except (TimeoutError, TransactionAborted) as error:
+            told.append(type(error).__name__)
+        told.append(await office.book("call", after))
+        told.append(await office.look("seen"))
+
+    lab.lag_s = lag_s
+    told = await told_twice(lab, body, Office(lab, undoing_s=10))
+    assert told[-2:] == ["call", "seen"]
+    assert lab.of("r-ann", r.RunCompleted)
+    if close is not commit:
+        assert "no flight" in lab.sent
+
+
+@pytest.mark.parametrize("after", [0, 3, 20])
+@pytest.mark.parametrize("close", CLOSES, ids=lambda one: one.__name__)
+@virtual
+async def test_a_sibling_that_fails_while_a_transaction_closes(lab: Lab, close: Body, after: float):
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        async def fails() -> None:
+            await run.sleep(seconds(5))
+            raise KeyError("the other part")
+
+        try:
+            await run.gather(close(run, told, office), fails())
+        except KeyError as error:
+            told.append(str(error))
+        told.append(await office.book("call", after))
+        told.append(await office.look("seen"))
+
+    told = await told_twice(lab, body, Office(lab, undoing_s=10))
+    assert told[-2:] == ["call", "seen"]
+
+
+@pytest.mark.parametrize("outer", [3, 5, 7])
+@pytest.mark.parametrize("inner", [3, 5, 7])
+@pytest.mark.parametrize("close", CLOSES, ids=lambda one: one.__name__)
+@virtual
+async def test_nested_limits_that_end_while_a_transaction_closes(lab: Lab, close: Body, inner: float, outer: float):
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        try:
+            async with run.timeout(seconds(outer)):
+                try:
+                    async with run.timeout(seconds(inner)):
+                        await close(run, told, office)
+                except TimeoutError as over:
+                    told.append(str(over))
+                    told.append(await office.book("inner", 1))
+        except (TimeoutError, TransactionAborted) as error:
+            told.append(str(error))
+        told.append(await office.book("call", 3))
+
+    told = await told_twice(lab, body, Office(lab, undoing_s=10))
+    assert told[-1] == "call"
+
+
+@pytest.mark.parametrize("ends", ["commits", "aborts", "in time"])
+@virtual
+async def test_a_transaction_ends_after_an_inner_one_that_its_caller_left(lab: Lab, ends: str):
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        try:
+            async with run.timeout(seconds(30 if ends == "commits" else 5)), run.transaction("whole") as whole:
+                await office.book("car")
+                try:
+                    async with run.timeout(seconds(2)), run.transaction("trip"):
+                        await office.book("flight")
+                        raise ValueError("no seat")
+                except TimeoutError:
+                    told.append("inner")
+                await whole.on_commit(office.mail, "tickets")
+                if ends == "aborts":
+                    raise ValueError("no car")
+        except (TimeoutError, TransactionAborted) as error:
+            told.append(str(error))
+        told.append(await office.book("call", 3))
+
+    told = await told_twice(lab, body, Office(lab, undoing_s=10))
+    assert told[-1] == "call"
+    assert lab.sent.count("no flight") == 1
+    assert ("tickets" in lab.sent) == (ends == "commits")
+    assert ("no car" in lab.sent) == (ends != "commits")
+    if ends == "commits":
+        assert lab.sent.index("no flight") < lab.sent.index("tickets")
+
+
+@pytest.mark.parametrize("dies_at", [3, 5.5, 6.5, 9, 12, 16])
+@pytest.mark.parametrize("close", CLOSES, ids=lambda one: one.__name__)
+@virtual
+async def test_a_process_dies_around_a_limit_that_ends_while_a_transaction_closes(
+    lab: Lab, close: Body, dies_at: float
+):
+    office = Office(lab, undoing_s=10)
+    told: list[list[Any]] = []
+
+    @agent(run_id="r-{name}", tools=office.tools)
+    async def desk(run: Run, name: str) -> str:
+        told.append([])
+        try:
+            async with run.timeout(seconds(5)):
+                await close(run, told[-1], office)
+        except (TimeoutError, TransactionAborted) as error:
+            told[-1].append(type(error).__name__)
+        told[-1].append(await office.book("call", 3))
+        await run.sleep(seconds(10))
+        return "done"
+
+    async with lab.app(desk) as app:
+        running = asyncio.create_task(app.run(desk, "ann"))
+        await lab.pass_time(seconds=dies_at)
+        await lab.bury(app, lab.processes[-1])
+        running.cancel()
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "done"
+    assert told[0] == told[1][: len(told[0])]
+    assert lab.of("r-ann", r.RunCompleted)
+
+
+@virtual
+async def test_the_timeline_shows_that_the_caller_left_a_transaction(lab: Lab):
+    office = Office(lab, undoing_s=10)
+
+    @agent(run_id="r-{name}", tools=office.tools)
+    async def desk(run: Run, name: str) -> None:
+        async with run.timeout(seconds(5)):
+            await abort(run, [], office)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(TimeoutError):
+            await app.run(desk, "ann")
+        shown = [entry.text for entry in timeline("r-ann", lab.records("r-ann")).entries]
+    assert "trip: the caller was cancelled before it ended; it is closed without it" in shown
+
+
+@virtual
+async def test_a_reopened_run_goes_past_a_transaction_that_its_caller_left(lab: Lab):
+    office = Office(lab, undoing_s=10)
+
+    @agent(run_id="r-{name}", tools=office.tools)
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.timeout(seconds(2)):
+                await abort(run, [], office)
+        except TimeoutError:
+            pass
+        await office.book("call", 20)
+        async with run.transaction("trip"):
+            await office.book("second")
+            if not lab.changed:
+                raise ValueError("a bug")
+        return "done"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(Exception, match="a bug"):
+            await app.run(desk, "ann")
+    lab.changed = True
+    async with lab.app(desk) as app:
+        assert await app.resume("r-ann") == "done"
+    assert lab.sent == ["flight", "no flight", "call", "second", "no second", "second"]

@@ -6,6 +6,9 @@ body is only replayed, and where its records end, code receives the same as befo
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Generator
 from functools import partial
 from typing import Final, Self
 
@@ -18,7 +21,7 @@ from beforehand.engine.driven_operation import DrivenOperation, driver_of
 from beforehand.engine.exceptions.call_end import describe
 from beforehand.engine.executor import start_driver
 from beforehand.engine.messages import interruption_before_commit
-from beforehand.engine.sealing import refuse, replay_timeout, sealing
+from beforehand.engine.sealing import replay_timeout, sealing, take_answer
 from beforehand.engine.suspension import Pause
 from beforehand.engine.tool_protocol import ToolCode
 from beforehand.engine.verification import observe
@@ -52,10 +55,7 @@ from beforehand.model.transaction import TransactionState, around, encloses
 @sealing
 async def enter(scope: Scope, name: str, pivot: Pivot) -> Scope:
     """Enter a boundary: the part of this branch in which steps belong together."""
-    active = scope.active
-    if active.closed:
-        await refuse(scope)
-    section = scope.boundary(name)
+    active, section = scope.active, scope.boundary(name)
     transaction = boundary_of(section)
     if transaction not in active.history.boundaries.by_name:
         await may_begin(scope, section.path)
@@ -72,12 +72,16 @@ def boundary_of(section: Scope) -> str:
 async def leave(section: Scope, error: BaseException | None) -> None:
     """Leave a boundary: commit it, or call it off because of `error`. Raises `TransactionAborted`."""
     active, name = section.active, boundary_of(section)
-    if active.closed:
-        await refuse(section)
     history = active.history
     gone = history.boundaries.called_off(section.path)
-    if gone is not None and gone.name != name and exit_of(name) not in history.boundaries.exits:
+    over = exit_of(name) in history.boundaries.exits or exit_of(name) in history.delivered.left
+    if gone is not None and gone.name != name and not over:
         raise await aborted(section, gone) from error
+    if error is None:
+        with _leaving(active, name):  # inner ones that were left: what they undo is neither confirmed nor sent
+            for inner in list(history.boundaries.by_name.values()):
+                if inner.backward and not inner.over and encloses(name, inner.name):
+                    await _ended(section, inner.name)
     state = history.boundaries.by_name[name]
     if error is None and history.messages is not None:
         error = await interruption_before_commit(section, name, sends=state.phase == "open" and _sends(section, name))
@@ -107,7 +111,10 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
         start_closing(active, name)
         return
     if active.replay.catching_up:
-        await active.replay.catch_up(section, exit_of(name))
+        with _leaving(active, name):
+            await active.replay.catch_up(section, exit_of(name))
+        if active.history.boundaries.by_name[name].phase != "open":
+            return  # a person called it off meanwhile
     outer = [one for one in around(name, active.history.boundaries.by_name) if not one.over]
     if outer:  # everything inside belongs to the outer boundary too: that confirms, and sends held effects
         active.log.buffer(r.TransactionCommitted(transaction=name, **active.log.stamp()))
@@ -121,12 +128,33 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
     start_closing(active, name)
 
 
+@contextlib.contextmanager
+def _leaving(active: ActiveRun, name: str) -> Generator[None]:
+    """Around a wait for a boundary. A caller that is cancelled in it leaves, and an open boundary is called off.
+
+    That is on record: the end of the boundary then has no place among the deliveries, where later ones would wait for
+    it, and a replay cancels the caller there again.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as cancelled:
+        if not active.closed:
+            if active.history.boundaries.by_name[name].phase == "open":
+                call_off(active, name, describe(cancelled))
+                start_closing(active, name)
+            active.caller_left(exit_of(name))
+            active.replay.forgo(exit_of(name))
+        raise
+
+
 async def _await_end(section: Scope, name: str) -> None:
-    """Wait for the boundary's end, and take it in its turn."""
+    """Wait for the boundary's end, and take it in its turn. A caller that left is cancelled again."""
     active, key = section.active, exit_of(name)
-    await _ended(section, name)
+    if key not in active.history.delivered.left:
+        with _leaving(active, name):
+            await _ended(section, name)
     if key in active.history.delivered.by_step:
-        await active.replay.take_turn(section, key)
+        await take_answer(section, key)
     active.replay.left[name] = None
     boundaries = active.history.boundaries.by_name
     if boundaries[name].over and all(one.over for one in around(name, boundaries)):

@@ -235,6 +235,8 @@ def transaction_note(record: r.Record) -> tuple[str, str] | None:
             return "opened", name
         case r.TransactionCommitting():
             return "committing", name
+        case r.CallerLeft() if record.step.endswith("/"):
+            return "left", f"{record.step[:-1]}: the caller was cancelled before it ended; it is closed without it"
         case r.TransactionCommitted():
             return "committed", name
         case r.TransactionAborting():

@@ -34,7 +34,7 @@ from beforehand.inspect.text import moment
 from beforehand.model import records as r
 from beforehand.model.operation import OperationState
 from beforehand.model.questions import Answered
-from beforehand.model.run_history import RunHistory, is_about_operation
+from beforehand.model.run_history import RunHistory, exit_of, is_about_operation
 from beforehand.model.transaction import WHOLE_RUN
 from beforehand.model.transitions import IllegalTransition, apply
 from beforehand.model.waits import answers_with
@@ -384,6 +384,9 @@ class _TimelineBuilder:
         entry.notes.extend(TimelineNote(record.at, "answer with", command) for command in commands)
 
     def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
+        if record.step.endswith("/"):  # the end of a transaction
+            self._of_run(record)
+            return
         kind: Kind = "write" if record.step in self.history.operations else "value"
         if isinstance(record, r.Delivered):
             label, text = "told", f"that it is {_TOLD.get(record.told, record.told)}"
@@ -509,7 +512,8 @@ def _is_known(history: RunHistory, record: r.Record) -> bool:
         case r.Delivered():
             return record.step in history.operations
         case r.CallerLeft():
-            return record.step in history.operations or record.step in history.steps.answers
+            ends = map(exit_of, history.boundaries.by_name)
+            return record.step in history.operations or record.step in history.steps.answers or record.step in ends
         case r.MessageHeard():
             return history.messages is not None and set(record.messages) <= history.messages.received.keys()
         case r.TransactionOpened():

@@ -679,7 +679,8 @@ class RunHistory:
             self.lifecycle.status = "running"
         elif after.over and exit_of(name) not in self.boundaries.exits:
             self.boundaries.exits[exit_of(name)] = after
-            self.delivered.deliver(exit_of(name))
+            if exit_of(name) not in self.delivered.left:
+                self.delivered.deliver(exit_of(name))
 
     def _renew(self, names: Iterable[str]) -> None:
         """These transactions begin anew: their steps are history, and code takes new ones."""
@@ -710,7 +711,8 @@ class RunHistory:
             one for one in delivered.left if (delivery := delivered.by_step.get(one)) and delivery.index > first
         ]:
             del delivered.left[step]
-            if step not in self.operations or self.operations[step].final:
+            ended = step not in self.operations or self.operations[step].final
+            if ended and (not step.endswith("/") or step in self.boundaries.exits):
                 delivered.by_step[step] = replace(delivered.by_step[step], kind="outcome")
             else:
                 delivered.drop(step)

@@ -200,9 +200,14 @@ class Replay:
         A time limit cancels its body in its turn: what is recorded after that was not received.
         """
         delivery = self._history.delivered.by_step.get(step)
-        if delivery is None or delivery.index >= self._recorded or delivery.kind == "left" or self._replayed.closed:
+        if delivery is None or self.is_new(step) or delivery.kind == "left" or self._replayed.closed:
             return False
         return scope is None or not scope.cancelled_by_limit()
+
+    def is_new(self, step: str) -> bool:
+        """True if this was delivered since this process claimed the run."""
+        delivery = self._history.delivered.by_step.get(step)
+        return delivery is not None and delivery.index >= self._recorded
 
     def forgo(self, step: str) -> None:
         """Skip a delivery that its cancelled caller never takes: the next one comes, and is not kept waiting."""

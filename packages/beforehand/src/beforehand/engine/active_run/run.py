@@ -105,8 +105,8 @@ class ActiveRun:
 
         The answer is skipped: one that stayed would keep all later ones waiting.
         """
-        answered = step in self.history.delivered.by_step and step in self.history.steps.answers
-        if answered and self.sealed is None:
+        answered = step in self.history.steps.answers or self.replay.is_new(step)
+        if answered and step in self.history.delivered.by_step and self.sealed is None:
             self.caller_left(step)
         self.replay.forgo(step)
 

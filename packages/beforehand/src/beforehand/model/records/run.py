@@ -229,7 +229,7 @@ class Delivered(Stamped, frozen=True):
 class CallerLeft(Stamped, frozen=True):
     """The caller was cancelled with its operation in flight, or before it took its answer. Replay cancels it there."""
 
-    step: str
+    step: str  # `trip/`: the end of the transaction `trip`
 
 
 class StepsDropped(Stamped, frozen=True):
