@@ -78,10 +78,7 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     if gone is not None and gone.name != name and not over:
         raise await aborted(section, gone) from error
     if error is None:
-        with _leaving(active, name):  # inner ones that were left: what they undo is neither confirmed nor sent
-            for inner in list(history.boundaries.by_name.values()):
-                if inner.backward and not inner.over and encloses(name, inner.name):
-                    await _ended(section, inner.name)
+        await _inner_ended(section, name)
     state = history.boundaries.by_name[name]
     if error is None and history.messages is not None:
         error = await interruption_before_commit(section, name, sends=state.phase == "open" and _sends(section, name))
@@ -93,6 +90,14 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     state = history.boundaries.exits[exit_of(name)]
     if state.backward:
         raise _error(active, state) from error
+
+
+async def _inner_ended(section: Scope, name: str) -> None:
+    """Wait for inner boundaries that were left before they ended: what they undo is neither confirmed nor sent."""
+    with _leaving(section.active, name):
+        for inner in list(section.active.history.boundaries.by_name.values()):
+            if inner.backward and not inner.over and encloses(name, inner.name):
+                await _ended(section, inner.name)
 
 
 def _sends(section: Scope, name: str) -> bool:
