@@ -16,6 +16,7 @@ FOUND: dict[tuple[int, Journal], str] = {
     (88, "sqlite"): "a run that was paused and continued before its process read either goes on",
     (133, "memory"): "a slot that a run gets while an earlier drive of it ends is used, and not held for ever",
     (9_177_599 - QUEUED, "sqlite"): "a run that was reopened waits for its key behind those that were ready before it",
+    (3_099_285 - QUEUED, "memory"): "a key is no younger than the clock that cannot be set tells, over any reboot",
     (8_112_397 - QUEUED, "memory"): "a limit that is declared during a call does not know it",
     (7_051_379 - QUEUED, "memory"): "an app that closes keeps the permits of runs that are still driven",
 }

@@ -96,6 +96,13 @@ def test_the_age_on_another_boot_is_read_from_the_wall_clock():
     assert evidence.age_ms(story.state, story.now) == evidence.FOREVER_MS
 
 
+def test_the_age_on_another_boot_counts_what_a_clock_that_was_set_back_hides():
+    story = Story().sent("lost").later(HOUR)
+    story.wall -= 3 * HOUR
+    story = story.sent("lost").rebooted(wall_ms=MINUTE)
+    assert evidence.age_ms(story.state, story.now) == HOUR + MINUTE
+
+
 def test_a_key_is_left_until_its_time_less_the_time_limit_and_the_clock_error():
     story = Story(ONE_HOUR).sent("ambiguous").later(MINUTE)
     assert evidence.key_left_ms(story.state, story.situation(), story.now) == 57 * MINUTE

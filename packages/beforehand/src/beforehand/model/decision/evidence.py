@@ -8,6 +8,7 @@ across a reboot only the time that this process itself waited counts. Ages that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from beforehand.model.contract import remembered_until_ms
@@ -92,8 +93,15 @@ def age_ms(operation: OperationState, now: Moment) -> int:
     first = _first_sent(operation)
     if first is None:
         return 0
-    age = now.up - first.up if first.boot == now.boot else now.wall - first.at
-    return age if age >= 0 else FOREVER_MS
+    if first.boot == now.boot:
+        return now.up - first.up if now.up >= first.up else FOREVER_MS
+    # Over a reboot only the wall clock counts. It may have been set back before that: between two attempts of one boot
+    # the clock that cannot be set tells.
+    moments = [(one.boot, one.up, one.at) for one in operation.attempts if one.number >= first.number]
+    pairs = pairwise([*moments, (now.boot, now.up, now.wall)])
+    steps = [up - since if boot == before else wall - at for (before, since, at), (boot, up, wall) in pairs]
+    age = max(sum(steps), now.wall - first.at)
+    return age if min(steps) >= 0 else FOREVER_MS
 
 
 def natural_left_ms(operation: OperationState, situation: Situation, now: Moment) -> int:
