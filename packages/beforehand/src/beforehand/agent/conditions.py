@@ -93,8 +93,8 @@ def _code(text: str) -> str:
 
 def checked(text: str, known: Collection[str]) -> None:
     """Parse a condition that may use the `known` names. Raises `ConditionError`."""
-    prefixed = any(text[: one.start()][-1:].isalnum() for one in _TEXTS.finditer(text) if one[0][0] in "\"'")
-    if prefixed or _UNREAD.search(text):
+    quotes = (found.start() for found in _TEXTS.finditer(text) if found[0][0] in "\"'")
+    if _UNREAD.search(text) or any(text[at - 1 : at].isalnum() for at in quotes):
         raise ConditionError(
             "it has a backslash, a backtick, three quotes in a row, or a letter before a quote, as r'' and b'' have; "
             "write each text in one pair of quotes, and a pattern such as '[0-9]+[.]pdf'"
@@ -115,14 +115,14 @@ def names_limited(text: str, known: Collection[str]) -> frozenset[str]:
     """
     checked(text, known)
     limited = set[str]()
-    for part in _code(text).split("&&"):
-        found = _LIMIT.fullmatch(part)
-        if found is None:
+    for comparison in _code(text).split("&&"):
+        limit = _LIMIT.fullmatch(comparison)
+        if limit is None:
             raise ConditionError(
-                f"{part.strip()!r} compares no argument with a constant; write it such as cents <= 50000 && "
+                f"{comparison.strip()!r} compares no argument with a constant; write it such as cents <= 50000 && "
                 "city in ['Rome', 'Oslo'], or leave it out: then a person is asked about the call when it comes"
             )
-        limited.add(found[1] or "")
+        limited.add(limit[1] or "")
     return frozenset(limited & set(_program(text).variables()))
 
 
