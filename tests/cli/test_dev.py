@@ -160,13 +160,23 @@ def test_nothing_in_the_program_ends_it_and_a_new_file_is_seen(beforehand: Lab, 
         screen.until("Driving desk")
 
 
-def test_what_cannot_be_read_when_the_journal_is_opened_is_waited_for(beforehand: Lab):
+@pytest.mark.parametrize(
+    ("file", "broken", "mended", "options"),
+    [
+        ("desk.yaml", "rules: [", "rules: []\n", ("--policy", "desk.yaml")),
+        ("pyproject.toml", "[tool.beforehand]\nmonitors = 3\n", "[tool.beforehand.monitors]\n", ()),
+    ],
+    ids=["the policy", "the monitors"],
+)
+def test_what_cannot_be_read_after_the_code_has_loaded_is_waited_for(
+    beforehand: Lab, file: str, broken: str, mended: str, options: tuple[str, ...]
+):
     """Whatever is read once more after the code has loaded can break at that moment, as the settings did."""
-    beforehand.write("desk.yaml", "rules: [")
-    with developing(beforehand, "desk.py:desk", "--no-inbox", "--policy", "desk.yaml") as screen:
-        assert "desk.yaml" in screen.until("Waiting for a file to change")
-        beforehand.write("desk.yaml", "rules: []\n")
-        screen.until("Reloading: desk.yaml changed.")
+    beforehand.write(file, broken)
+    with developing(beforehand, "desk.py:desk", "--no-inbox", *options) as screen:
+        assert file in screen.until("Waiting for a file to change")
+        beforehand.write(file, mended)
+        screen.until(f"Reloading: {file} changed.")
         screen.until("Driving desk")
 
 

@@ -84,6 +84,7 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
     agents: dict[str, AnyAgent] = {}
     files = SourceFiles(_of_targets(targets))  # before they are read: a change while they load is one, too
     app: Beforehand | None = None
+    shift: WorkerLoop | None = None
     async with AsyncExitStack() as opened:
         stop = opened.enter_context(ending_by_signal())
         try:
@@ -97,17 +98,17 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
                 app = await opened.enter_async_context(
                     app_of(call, agents.values(), create=True, reach=reach_of(options.reach))
                 )
+                shift = WorkerLoop(call, app, options.concurrency)  # reads the settings of the monitors, too
         except BeforehandError as error:
             tell(call.screen, problem_of(error))
             call.screen.note(("Waiting for a file to change. Press Ctrl-C to end.", "dim"))
             files.watch(_own_modules(), beside=_of_targets(targets))
             return await _changed(call, files, stop)
-        if app is None:
+        if app is None or shift is None:
             raise UsageError("dev needs the agents to drive", next_step="beforehand dev desk.py:refund_desk")
         _tell_first_step(call, app, agents)
         async with _beside(_inbox(call, app, options), _report_items(call, app)):
             changing = asyncio.create_task(_changed(call, files, stop))
-            shift = WorkerLoop(call, app, options.concurrency)
             await drive_until(shift, app, stop)
             await app.engine.shut_down(list(shift.tasks.values()))
             stop.set()
