@@ -264,7 +264,7 @@ NEXT: Final[dict[str, str]] = {
     "OutcomeUnknown": "`beforehand resolve OPERATION --happened` or `--did-not-happen`.",
     "SendByPassed": "Nothing. Let it pass through the tool: the runtime decides what happens to the operation.",
     "UsageError": "Correct the call or the command; nothing was recorded or sent.",
-    "ArgumentError": "Give the parameter that `parameter` names a value with a canonical form.",
+    "ArgumentError": "Give the parameter that `parameter` names a value of its type that has a canonical form.",
     "ContractError": "Correct the declaration; the message names the fix.",
     "StaleFacts": "Read the named facts again, then decide.",
     "OutsideRun": "Call the tool from an agent; in a unit test use `beforehand.testing.operation`.",

@@ -74,6 +74,16 @@ def test_a_healthy_run_that_waits_is_not_set_aside_with_the_one_that_kills_its_p
     assert not report.violations, report.violations[0]
 
 
+@pytest.mark.parametrize("seed", [5119872, 6119854])
+def test_kept_seeds_break_nothing_on_real_files(seed: int):
+    """5119872: a process loses the journal while it applies an order to a stopped run, and gives the run back.
+
+    Another process had relied on it to see a second order. 6119854: a record is stored as a payload of its own.
+    """
+    report = simulate(draw(seed), journal="sqlite")
+    assert not report.violations, report.violations[0]
+
+
 @pytest.mark.parametrize("seed", [0, 2])
 def test_nothing_of_a_run_is_left_in_memory(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Processes are given up here while they record a failed call. Its error holds frames that hold the simulated world."""

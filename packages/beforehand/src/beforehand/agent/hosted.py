@@ -379,8 +379,9 @@ class SchemaShape(Shape, frozen=True):
 
     schema: Mapping[str, Any] = {}
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
         """The arguments by name. Raises `TypeError` for those that the schema does not have."""
+        del strict  # a schema names no classes
         missing, foreign = self.required - kwargs.keys(), kwargs.keys() - self.types.keys()
         if args or missing or foreign:
             problem = "takes its arguments by name" if args else f"got {sorted(foreign)}, lacks {sorted(missing)}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeGuard
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeGuard, cast
 
 import msgspec
 
-from beforehand.errors import ContractError
+from beforehand.errors import ArgumentError, ContractError
+from beforehand.model.canonical.forms import Redacted, is_model
 from beforehand.model.contract import FreeText
+from beforehand.model.secret import Secret
 from beforehand.model.view import Operation
 
 KNOWN_SHAPE: Final = "__beforehand_shape__"
@@ -31,20 +33,28 @@ class Shape(msgspec.Struct, frozen=True):
     required: frozenset[str]
     returns: Any
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments by parameter name, defaults included. Raises `TypeError` as a plain call would."""
-        if len(args) <= len(self.positional):
-            bound: dict[str, Any] = {}
-            for place, value in enumerate(args):
-                bound[self.positional[place]] = value
-            if not kwargs and len(bound) == len(self.types):
-                return bound
-            if kwargs.keys() <= self.types.keys() and bound.keys().isdisjoint(kwargs):
-                bound.update(kwargs)
-                if self.required <= bound.keys():
-                    return {name: bound[name] if name in bound else self.defaults[name] for name in self.types}
-        self.signature.bind(*args, **kwargs)  # raises the usual error
-        raise TypeError(f"{self.name}() cannot be called with these arguments")
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
+        """The arguments by parameter name, defaults included. Raises `TypeError` as a plain call would.
+
+        If `strict`, raises `ArgumentError` for a value that its parameter's annotation excludes.
+        """
+        bound = dict(zip(self.positional, args, strict=False))
+        complete = self.required <= bound.keys() | kwargs.keys() <= self.types.keys()
+        if not complete or len(args) > len(self.positional) or not bound.keys().isdisjoint(kwargs):
+            self.signature.bind(*args, **kwargs)  # raises the usual error
+            raise TypeError(f"{self.name}() cannot be called with these arguments")
+        if kwargs or len(bound) < len(self.types):
+            bound.update(kwargs)
+            bound = {name: bound[name] if name in bound else self.defaults[name] for name in self.types}
+        for name, kind in self.types.items() if strict else ():
+            value = bound[name]
+            if type(value) is not kind and value is not self.defaults.get(name, kind) and not fits(value, kind):
+                raise ArgumentError(
+                    f"{self.name}: {name} must be {name_of(kind)}, got {type(value).__name__}; nothing was sent",
+                    parameter=name,
+                    next_step=f"convert it before the call, or change the annotation of {name}",
+                )
+        return bound
 
 
 def shape_of(function: Callable[..., Any], what: str) -> Shape:
@@ -89,6 +99,30 @@ def classes_of(kind: Any) -> tuple[type, ...]:
             return (dict,) if typing.is_typeddict(found) else (found,)
         case _:
             return (object,)
+
+
+def fits(value: object, kind: Any) -> bool:
+    """False if `value`, or an element of it, is no instance of an annotation, as far as `isinstance` can tell."""
+    if isinstance(value, (Secret, Redacted)):
+        return True  # it stands for any value
+    kind = getattr(kind, "__supertype__", kind)
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return fits(value, parts[0])
+    if origin is typing.Union or origin is types.UnionType:
+        return any(fits(value, part) for part in parts)
+    if origin is typing.Literal:
+        return value in parts
+    if hasattr(kind, "__get_pydantic_core_schema__") and not is_model(kind):
+        return True  # a type such as EmailStr describes values of another class
+    if not isinstance(value, classes_of(kind)):
+        return False
+    if isinstance(value, dict) and len(parts) == 2:
+        pairs = cast("dict[object, object]", value).items()
+        return all(fits(key, parts[0]) and fits(element, parts[1]) for key, element in pairs)
+    if isinstance(value, (list, set, frozenset, tuple)) and (len(parts) == 1 or parts[1:] == (...,)):
+        return all(fits(element, parts[0]) for element in cast("Collection[object]", value))
+    return True
 
 
 def is_free_text(annotation: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -30,6 +31,7 @@ from beforehand.agent.signatures import (
     without_operation,
 )
 from beforehand.agent.titles import checked_title, fields_of, title_from
+from beforehand.engine.active_run.scopes import SCOPE
 from beforehand.engine.steps import NO_METADATA, CallMetadata
 from beforehand.engine.tool_protocol import Classifier, Code
 from beforehand.errors import ArgumentError, ContractError
@@ -83,6 +85,8 @@ class Tool(Generic[P, R]):
         self.companions: dict[str, Tool[Any, Any]] = {}
         self.step: str | None = None
         """The explicit name of the step, if this is a call's own configuration of a tool."""
+        self.at_once = False
+        """True if an irreversible call inside a transaction is sent at once."""
         self.about: CallMetadata = NO_METADATA
         self.handlers: dict[str, Code] = {}
         self.late = False
@@ -100,13 +104,24 @@ class Tool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
         """Perform the call as a step of the current run, and return its result.
 
-        Raises `Rejected` or another `OperationFailed` if nothing happened, `OutsideRun` outside a run.
+        Raises `Rejected` or another `OperationFailed` if nothing happened, `OutsideRun` outside a run, and
+        `ArgumentError` for a value that its annotation excludes.
         """
-        return result_of(self, self.shape.bind(args, kwargs), None)
+        return self._called(result_of, args, kwargs)
 
     def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
         """Perform the call, and return its outcome. A failure is not raised."""
-        return outcome_of(self, self.shape.bind(args, kwargs), None)
+        return self._called(outcome_of, args, kwargs)
+
+    def _called(
+        self, perform: Callable[..., Coroutine[object, object, Any]], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Coroutine[object, object, Any]:
+        """The call as a coroutine, kept with its place: a run does not complete while it was never awaited."""
+        call = perform(self, self.shape.bind(args, kwargs, strict=True), self.step, at_once=self.at_once)
+        if (scope := SCOPE.get()) is not None:
+            caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # agent code that calls
+            scope.active.calls.add(call, self.name, caller.f_code.co_filename, caller.f_lineno)
+        return call
 
     def options(
         self,
@@ -282,16 +297,10 @@ class _Configured(Tool[P, R]):
 
     def __init__(self, tool: Tool[P, R], contract: Contract, step: str | None, *, at_once: bool) -> None:
         self.__dict__.update(tool.__dict__)
-        self._at_once = at_once
+        self.at_once = at_once
         self.contract = contract
         self.digest = contract_digest(contract)
         self.step = step
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
-        return result_of(self, self.shape.bind(args, kwargs), self.step, at_once=self._at_once)
-
-    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
-        return outcome_of(self, self.shape.bind(args, kwargs), self.step, at_once=self._at_once)
 
 
 # --- declaring -------------------------------------------------------------------------------------------------

@@ -374,6 +374,6 @@ class Leases:
 
 
 def unchanged_listing(row: RunRow, now_ms: int) -> RunChange:
-    """The listing of a run that was held but not driven. One that waits is due: a command may have come meanwhile."""
-    due = now_ms if row.status == "suspended" else row.due_ms
+    """The listing of a run that was held but not driven. One that waits or stopped is due: a command may have come."""
+    due = now_ms if row.status in {"suspended", "stopped"} else row.due_ms
     return RunChange(row.status, row.reason, due, row.waits, release=True)

@@ -329,6 +329,8 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
     if error is None and active.ending.done():
         return await _tear_down(active, task)
     if error is None:
+        error = active.calls.close()
+    if error is None:
         error = await unproven_claims(active, agent.requires, task.result())
     if error is not None:
         return await _raised(active, error)

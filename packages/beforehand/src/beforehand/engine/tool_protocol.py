@@ -332,7 +332,8 @@ async def _waking(
     try:
         return await function(*first, **named)
     finally:
-        wake(over)
+        if not over.done():
+            over.set_result(None)
 
 
 def wake(waiter: asyncio.Future[None]) -> None:

@@ -147,7 +147,7 @@ class UsageError(BeforehandError):
 
 
 class ArgumentError(UsageError, ValueError):
-    """An argument has no canonical form. `parameter` is its path, such as `order.lines[3].price`."""
+    """An argument has no canonical form, or another type. `parameter` is its path, such as `order.lines[3].price`."""
 
     def __init__(self, message: str, *, parameter: str = "", next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)

@@ -187,7 +187,7 @@ class RunRecorder:
 
     def _charges(self, records: tuple[r.Record, ...]) -> tuple[Charge, ...]:
         """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
-        if self.history.shared is None and not any(type(record) is r.ChildStarted for record in records):
+        if self.history.shared is None and r.ChildStarted not in map(type, records):
             return ()
         return self.history.charges(records)
 

@@ -12,6 +12,7 @@ from beforehand.engine.active_run.log import RunRecorder
 from beforehand.engine.active_run.replay import Replay
 from beforehand.engine.active_run.scopes import Scope, outside
 from beforehand.engine.active_run.waiters import Waiters
+from beforehand.engine.calls import CallsMade
 from beforehand.engine.process import Process
 from beforehand.engine.suspension import Ending
 from beforehand.errors import JournalError, LeaseLost, LedgerTaken, RecordRefused, Sealed
@@ -74,6 +75,7 @@ class ActiveRun:
         self.drivers: Final = Drivers(self.waiters, self.break_off)
         self.facts: Final = RunFacts(self.log, self.waiters.wake)
         self.root: Final = Scope(self)
+        self.calls: Final = CallsMade()
         self.sealed: Sealed | None = None
         self.evicted: Sealed | None = None
         self.closed = False  # True once agent code may do nothing through this run: it is sealed or evicted

@@ -29,7 +29,7 @@ from beforehand.journal.port import (
     WorkerState,
     Write,
 )
-from beforehand.journal.sqlite.batch import CommitItem
+from beforehand.journal.sqlite.batch import CommitItem, read_body
 from beforehand.journal.sqlite.driver import DatabaseFailure, StandardDatabase, Value
 from beforehand.journal.sqlite.group_commit import Committer
 from beforehand.journal.sqlite.journal import SqliteJournal
@@ -111,7 +111,9 @@ class Files:
             assert isinstance(body, bytes)
             assert isinstance(digest, bytes)
             self._seen = number
-            self._stored(Write(Lease(str(run), row, token, ""), (Row(seq, body, digest, token),)))
+            self._stored(
+                Write(Lease(str(run), row, token, ""), (Row(seq, read_body(self._reader, body), digest, token),))
+            )
 
     async def runs(self, *, limit: int = 1000) -> list[RunRow]:
         """The listing."""
