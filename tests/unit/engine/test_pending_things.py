@@ -240,7 +240,7 @@ async def test_of_two_declared_calls_at_the_same_moment_one_is_sent(lab: Lab):
         (("lead", "day"), {"lead": "ann", "text": "x"}, False),
         (("lead", "day"), {"lead": "ann", "text": "x", "day": 2}, True),
         ("everything", {"lead": "ann", "text": "x"}, True),
-        ("ann", {"lead": "cid", "text": "x", "cc": ["bob", "ann"]}, False),
+        ("ann", {"lead": "cid", "text": "x", "cc": ("bob", "ann")}, False),
         ("", {"lead": "ann", "text": "x"}, False),
         ("", {"lead": "ann", "text": "x", "day": 2}, True),
     ],
