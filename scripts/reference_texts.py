@@ -220,8 +220,9 @@ SETTINGS: Final[dict[str, str]] = {
     " is stopped. 0 switches it off.",
     "grace_ms": "How long calls in flight are given to end when the process shuts down.",
     "deaths_allowed": "How many processes may die during attempts of one operation before it is parked for a person.",
-    "claims_allowed": "How many processes may die of a run that got nowhere before it is stopped as quarantined. One "
-    "that is seen to live counts only where twice as many got nowhere.",
+    "claims_allowed": "How many processes may die of a run before it is stopped as quarantined. Progress in between"
+    " does not absolve it. A process that is seen to live counts only where twice as many got nowhere, and one that was"
+    " told to end does not count.",
     "slow_verify_ms": "How often the world is read back once a person has been asked: between this and twice this.",
     "hung_owner_ms": "How long a call that was given up may still run in a process that is seen to live, before a"
     " person is asked to end that process.",

@@ -53,7 +53,7 @@ TIMING: Final = ("relabel", "build", "dispatch", "consult")
 """Steps that are about time: see `timing.py`."""
 
 
-HARM: Final = ("haul", "risk", "crash")
+HARM: Final = ("haul", "risk", "crash", "creep")
 """Steps at which a process comes to harm: see `processes.py`."""
 
 

@@ -195,6 +195,8 @@ async def _call(run: Run, tools: Any, step: Step, ears: Ears) -> str:
         return await families.start_and_join(run, step, helper_of(LIFE.get().newer))
     if step.kind == "crash":
         await timing_and_processes.die()
+    if step.kind == "creep":
+        await timing_and_processes.creep(run, step)
     if step.kind == "sign":
         outcome = await tools["sign"].outcome(step.thing, Secret("vault"))
     elif step.by_model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
@@ -72,8 +73,8 @@ MODEL: Final = "model"
 # --- processes that are stopped or die --------------------------------------------------------------------------------
 
 
-POISON: Final = ("risk", "crash")
-"""Steps at which the process dies whenever it comes to them: during a call, and between calls."""
+POISON: Final = ("risk", "crash", "creep")
+"""Steps at which each process dies: during a call, between calls, and after it has recorded something new."""
 
 
 def process_tools() -> Iterable[Tool[Any, Any]]:
@@ -94,6 +95,20 @@ def process_tools() -> Iterable[Tool[Any, Any]]:
 
     del hauled
     return haul, risk
+
+
+async def creep(run: Run, step: Step) -> None:
+    """Record one answer more than the process before, and let this one die."""
+    new = list[int]()
+
+    async def page(thing: str, number: int) -> str:
+        new.append(number)
+        return f"page {number} of {thing}"
+
+    for number in itertools.count():
+        await run.decide(page, step.thing, number)
+        if new:
+            await die()
 
 
 async def die() -> None:

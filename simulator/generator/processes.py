@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from simulator.agents.timing_and_processes import POISON
 from simulator.generator.calls import COMMON, dice, of_calls
 from simulator.plan import TIMING, Fault, Plan, Script, Step, WorkerPlan
 from simulator.services.network import STOPS
@@ -96,7 +95,9 @@ def with_processes(plan: Plan) -> Plan:
     drawn = chance.random()
     if drawn < 0.025 and not plan.reviews:  # who looks at an operation expects that no request stands still for hours
         return _stopped(plan, chance)
-    return _poisoned(plan, chance) if 0.03 < drawn < 0.06 else plan
+    if 0.03 < drawn < 0.06:
+        return _poisoned(plan, chance, ("risk", "crash"))
+    return _poisoned(plan, chance, ("creep",)) if 0.06 < drawn < 0.08 else plan
 
 
 def _stopped(plan: Plan, chance: random.Random) -> Plan:
@@ -105,14 +106,14 @@ def _stopped(plan: Plan, chance: random.Random) -> Plan:
     return replace(_beginning_with(plan, chance, "haul"), faults=faults, workers=_in_sight(plan))
 
 
-def _poisoned(plan: Plan, chance: random.Random) -> Plan:
+def _poisoned(plan: Plan, chance: random.Random, kinds: tuple[str, ...]) -> Plan:
     """One run kills each process that drives it, and nothing else ends a process. One worker asks for all runs."""
     faults = tuple(one for one in plan.faults if one.kind in HARMLESS or (one.service and one.kind != "blackout"))
     workers = _in_sight(plan)
     if chance.random() < 0.7:
         everything = tuple(range(len(plan.scripts)))
         workers = tuple(replace(one, scripts=() if number else everything) for number, one in enumerate(workers))
-    return replace(_beginning_with(plan, chance, chance.choice(POISON)), faults=faults, workers=workers)
+    return replace(_beginning_with(plan, chance, chance.choice(kinds)), faults=faults, workers=workers)
 
 
 def _beginning_with(plan: Plan, chance: random.Random, kind: str) -> Plan:

@@ -112,6 +112,20 @@ def crowded(original: Any) -> Any:
     return Crowded
 
 
+def absolved_at_progress(original: Any) -> Any:
+    """Only deaths since the last record of the run's own are counted."""
+
+    async def number(active: Any) -> Any:
+        ownership = active.history.ownership
+        unended, ownership.unended = ownership.unended, ownership.fruitless
+        try:
+            return await original(active)
+        finally:
+            ownership.unended = unended
+
+    return number
+
+
 # --- the lists --------------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +232,12 @@ PROCESSES: Final = (
         "runs and attempts that only run beside poison are counted with its deaths",
         "beforehand.engine.crash_isolation:IsolationGate",
         crowded,
+    ),
+    Mutant(
+        "absolved at progress",
+        "a run that kills each process after it has recorded a step is never set aside",
+        "beforehand.engine.run_start:number_of_claim",
+        absolved_at_progress,
     ),
     Mutant(
         "poison is driven for ever",

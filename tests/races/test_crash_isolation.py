@@ -187,7 +187,7 @@ def test_a_suspected_run_is_not_counted_beside_its_own_suspected_attempt():
 
 @pytest.mark.parametrize("chances", [1, 2, 3])
 def test_the_attempt_of_a_run_on_its_last_chance_goes_before_others_that_wait_to_be_alone(chances: int):
-    """They would count against the claim of the run, which has made no progress yet."""
+    """They would count against the claim of the run, which has not ended yet."""
 
     async def main():
         gate = IsolationGate()
@@ -197,9 +197,9 @@ def test_the_attempt_of_a_run_on_its_last_chance_goes_before_others_that_wait_to
         attempt = asyncio.create_task(gate.wait_to_enter("harmless", chances=chances))
         await turns()
         assert [one.done() for one in (attempt, poison)] == [True, False]
-        gate.exit("harmless", chances=chances)
+        gate.exit("harmless", chances=attempt.result())
         await turns()
-        assert not poison.done(), "the run has made no progress yet"
+        assert not poison.done(), "the run has not ended yet"
         gate.exit_run("harmless")
         await turns()
         assert poison.done()
@@ -232,7 +232,10 @@ def test_the_attempt_of_a_suspected_run_takes_over_its_room():
         attempt = asyncio.create_task(gate.wait_to_enter("harmless", chances=2))
         await turns()
         assert [one.done() for one in (attempt, poison)] == [True, False]
-        gate.exit("harmless", chances=2)
+        gate.exit("harmless", chances=attempt.result())
+        await turns()
+        assert not poison.done(), "the run may still kill the process"
+        gate.exit_run("harmless")
         await turns()
         assert poison.done()
 

@@ -203,7 +203,7 @@ async def test_a_run_that_is_claimed_again_and_again_without_progress_is_quarant
         await lab.pass_time(seconds=5)
         await lab.bury(app, lab.processes[-1])
     async with lab.app(desk) as app:
-        with pytest.raises(RunStopped, match="5 processes took it and made no progress") as stopped:
+        with pytest.raises(RunStopped, match="5 processes that drove it died or hang") as stopped:
             await app.run(desk, "ann")
     assert stopped.value.reason == "quarantined"
     assert len(asked) == 5

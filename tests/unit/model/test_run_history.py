@@ -45,7 +45,7 @@ def test_a_run_starts_and_its_owner_is_known():
         {4: CLAIMED},
         "monday",
     )
-    assert (told.ownership.claims_without_progress, told.records) == (1, 2)
+    assert (told.ownership.number_of_claim, told.records) == (1, 2)
 
 
 def test_a_claim_wakes_what_was_suspended_and_nothing_else():
@@ -65,26 +65,57 @@ def test_a_claim_wakes_what_was_suspended_and_nothing_else():
         r.ValueRecorded(step="now#1", what="now", value=r.Raw(b"1")),
         r.TimerFired(step="sleep#1"),
         r.EventReceived(step="wait#1", event="paid", key="k", payload=r.Raw(b"{}"), entry=9),
-        r.RunReopened(by="ann"),
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_claims_are_counted_since_the_last_progress(progress):
-    second = msgspec.structs.replace(CLAIMED, worker="w2", number=2)
+def test_progress_ends_no_claim_that_may_have_killed_its_process(progress):
+    second = msgspec.structs.replace(CLAIMED, worker="w2", token=5, number=2)
     told = history(STARTED, CLAIMED, second)
-    assert (told.ownership.claims_without_progress, told.ownership.fruitless) == (2, (CLAIMED, second))
+    assert (told.ownership.number_of_claim, told.ownership.fruitless) == (2, (CLAIMED, second))
     told.add(progress)
-    assert (told.ownership.claims_without_progress, told.ownership.fruitless) == (0, ())
+    assert (told.ownership.unended, told.ownership.fruitless) == ((CLAIMED, second), ())
+
+
+@pytest.mark.parametrize(
+    ("end", "left"),
+    [
+        (r.RunSuspendedRecord(reason="it waits"), 0),
+        (r.RunReopened(by="ann"), 0),
+        (r.RunSuspendedRecord(reason="it waits", last_chance=True), 1),
+    ],
+)
+def test_an_orderly_end_absolves_the_run_and_on_its_last_chance_only_the_present_owner(end, left):
+    second = msgspec.structs.replace(CLAIMED, worker="w2", token=5, number=2)
+    told = history(STARTED, CLAIMED, second, end)
+    assert (told.ownership.number_of_claim, told.ownership.fruitless) == (left, ())
+
+
+def test_a_second_death_in_one_operation_is_charged_to_the_operation():
+    died = r.End("lost", why="its process died", died=True)
+    second = msgspec.structs.replace(CLAIMED, worker="w2", token=5, number=2)
+    third = msgspec.structs.replace(CLAIMED, worker="w3", token=6, number=3)
+    told = history(
+        STARTED,
+        CLAIMED,
+        r.AttemptStarted(step="charge#1", number=1, token=4, send_by=1, intent=INTENT),
+        second,
+        r.AttemptEnded(step="charge#1", number=1, end=died),
+        r.AttemptStarted(step="charge#1", number=2, token=5, send_by=1, intent=INTENT),
+        third,
+    )
+    assert told.ownership.unended == (CLAIMED, second, third)
+    told.add(r.AttemptEnded(step="charge#1", number=2, end=died))
+    assert told.ownership.unended == (CLAIMED, third)
 
 
 def test_the_end_of_an_attempt_is_progress_its_start_is_not():
     started = r.AttemptStarted(step="charge#1", number=1, token=4, send_by=1, intent=INTENT)
     told = history(STARTED, CLAIMED, started)
-    assert told.ownership.claims_without_progress == 1
+    assert told.ownership.fruitless == (CLAIMED,)
     told.add(r.AttemptEnded(step="charge#1", number=1, end=r.End("returned")))
-    assert told.ownership.claims_without_progress == 0
+    assert told.ownership.fruitless == ()
     told = history(STARTED, CLAIMED, started, settled())
-    assert told.ownership.claims_without_progress == 0
+    assert told.ownership.fruitless == ()
 
 
 def test_attempts_carry_the_boot_of_the_last_claim():

@@ -1,10 +1,11 @@
 """Narrows suspicion after a death, so that it can be attributed to the operation or run that caused it.
 
 When a process dies, every attempt that was in flight in it looks like the one that killed it, and so does every run
-that it had claimed and that had not got anywhere yet. All of them are suspects, and each further death lets fewer
-suspects run at once: the harmless ones succeed in ever smaller groups, and few deaths are counted against them. One
-more death sets an operation or a run on its last chance aside; it therefore runs alone, and nothing else is counted
-with it. Suspects do not delay attempts and runs that no process died with, except a suspect on its last chance.
+that it drove. All of them are suspects, and each further death lets fewer suspects run at once: the harmless ones
+end in ever smaller groups, and few deaths are counted against them. A suspected run stays one until it ends or waits,
+because it may kill each process after it has recorded a step. One more death sets an operation or a run on its last
+chance aside; it therefore runs alone, and nothing else is counted with it. Suspects do not delay attempts and runs that
+no process died with, except a suspect on its last chance.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Exclusive:
 
 
 class IsolationGate:
-    """The attempts in flight of one process, and its claimed runs that have recorded no progress yet.
+    """The attempts in flight of one process, its claimed runs without progress, and suspected runs until they wait.
 
     Every `enter` or `wait_to_enter` of an attempt is followed by one `exit`, every `enter_run` by one or more
     `exit_run`.
@@ -55,22 +56,25 @@ class IsolationGate:
         assert not self.alone
         self._inside[run] = self._inside.get(run, 0) + 1
 
-    async def wait_to_enter(self, run: str = "", *, chances: int = 0) -> None:
+    async def wait_to_enter(self, run: str = "", *, chances: int = 0) -> int:
         """Begin an attempt when nothing runs alone in the process, and a suspect when there is room for it.
 
-        An attempt that takes no more room than its run, itself a suspect, takes over that room. While it waited, each
-        death of the process would count against the claim of the run, and one on its last chance would be set aside.
+        Returns the chances to pass to `exit`: 0 for an attempt that takes no more room than its run, itself a suspect,
+        and uses that room. While it waited, each death of the process would count against the run.
         """
         while self._blocked(run):
             await self._change()
         held = self._runs.get(run, 0)
-        if chances and held != ALONE:
+        if chances > ALONE and 0 < held <= chances:
+            chances = 0
+        elif chances and held != ALONE:
             self.exit_run(run)  # from here on the attempt is the suspect: two runs would wait for each other
         if chances == ALONE:
             await self._until_alone(_Exclusive(run, whole=False))
-        while chances > ALONE and not 0 < held <= chances and (self._blocked(run) or not self._fits(chances)):
+        while chances > ALONE and (self._blocked(run) or not self._fits(chances)):
             await self._change()
         self._count(run, chances)
+        return chances
 
     def exit(self, run: str = "", *, chances: int = 0) -> None:
         """Note that the attempt has ended, or that its driver gave it up."""
@@ -97,15 +101,15 @@ class IsolationGate:
         return True
 
     def suspects(self, run: str) -> bool:
-        """True if a claimed run that may have killed a process has not made progress yet."""
+        """True if the run may have killed a process, and has neither ended nor waited since it was claimed."""
         return self._runs.get(run, 0) > 0
 
     def on_last_chance(self, run: str) -> bool:
-        """True if one more death sets the run aside, as long as nothing proves that it is harmless."""
+        """True if one more death sets the run aside."""
         return self._runs.get(run, 0) == ALONE
 
     def exit_run(self, run: str) -> None:
-        """Note that the run made progress, waits or has ended: a later death does not count against its claim."""
+        """Note that the run waits or has ended, or made progress and is no suspect: it takes no room any more."""
         if run in self._runs:
             self.alone = [one for one in self.alone if not (one.whole and one.run == run)]
             chances = self._runs.pop(run)

@@ -20,7 +20,7 @@ from beforehand.engine.housekeeping import Loop
 from beforehand.engine.process import Process
 from beforehand.engine.sealing import waiting_place
 from beforehand.engine.shared_budgets import wake_waiting
-from beforehand.engine.suspension import Ending
+from beforehand.engine.suspension import Ending, told_to_end
 from beforehand.errors import BeforehandError, JournalError
 from beforehand.journal.port import Identity
 from beforehand.model import pending
@@ -77,6 +77,8 @@ class Engine(Process):
     async def shut_down(self, driving: list[asyncio.Task[Any]]) -> None:
         """Seal every run, let calls in flight end within the grace time, and suspend what runs."""
         self.isolation.close()
+        if self.active_runs:  # a service manager may kill this process before its calls have ended
+            driving = [*driving, self.background(self.journal.post(told_to_end(self.worker.id)), "beforehand-told")]
         for active in list(self.active_runs.values()):
             active.end(Ending("shutdown", "the process shuts down"))
         if driving:

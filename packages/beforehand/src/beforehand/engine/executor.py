@@ -196,7 +196,7 @@ async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now)
     chances = chances_of(operation, engine.settings.deaths_allowed) if operation.attempts else 0
     waits = chances > 0 or engine.isolation.alone
     if waits:
-        await engine.isolation.wait_to_enter(run, chances=chances)
+        chances = await engine.isolation.wait_to_enter(run, chances=chances)
         operation, now = driver.operation, driver.active.log.now()
     else:
         engine.isolation.enter(run)

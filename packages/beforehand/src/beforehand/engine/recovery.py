@@ -247,7 +247,7 @@ async def _verify_once(engine: Engine, claimed: LeaseGranted) -> StoppedRunVerif
         return StoppedRunVerified(run)
     active.evict("it has stopped")
     token, boot = claimed.lease.token, engine.journal.now().boot
-    number = history.ownership.claims_without_progress + 1
+    number = history.ownership.number_of_claim + 1
     active.log.buffer(r.Claimed(worker=engine.worker.id, token=token, boot=boot, number=number, **active.log.stamp()))
     await take_commands(active)
     before = {operation.step for operation in history.open_operations()}

@@ -237,12 +237,8 @@ async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
     history = active.history
     assert history.lifecycle.started is not None, active.run
     allowed = active.process.settings.claims_allowed
-    if history.ownership.claims_without_progress > allowed:
-        active.end(
-            Ending(
-                "quarantined", f"{history.ownership.claims_without_progress - 1} processes took it and made no progress"
-            )
-        )
+    if (number := history.ownership.number_of_claim) > allowed:
+        active.end(Ending("quarantined", f"{number - 1} processes that drove it died or hang"))
     if history.lifecycle.paused is not None:
         active.end(Ending("suspended", f"paused by {history.lifecycle.paused.by}: {to_type('unpause', active.run)}"))
     if history.lifecycle.cancelled is not None:
@@ -490,7 +486,8 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
         waits=encode_waits(ending.waits),
         release=True,
     )
-    record = r.RunSuspendedRecord(reason=ending.reason or ending.kind, **active.log.stamp())
+    why = ending.reason or ending.kind
+    record = r.RunSuspendedRecord(reason=why, last_chance=ending.last_chance, **active.log.stamp())
     new = active.waiters.listing.new(ending.waits) if ending.waits else ()
     notices = active.process.outbox.posts(active.history, "run.waits_for_person", ending.reason, new)
     posts = release_post(active.run, active.lease.token), *notices

@@ -9,6 +9,7 @@ import msgspec
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.environment import Stamp
 from beforehand.engine.process import Process, unchanged_listing
+from beforehand.engine.suspension import told_to_end
 from beforehand.engine.tool_protocol import Input
 from beforehand.errors import JournalError, ParameterMismatch, UsageError
 from beforehand.journal.port import LeaseGranted, RunChange
@@ -135,18 +136,28 @@ async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: Lea
 
 
 async def number_of_claim(active: ActiveRun) -> int:
-    """How many processes have taken the run without any progress and may have died of it, this one included.
+    """How many processes have driven the run and may have died of it since one ended in order, this one included.
 
-    An earlier owner that is seen to live was paused or lost its lease, so it is not counted. Code that blocks each
-    process that takes it would go on for ever like this: once twice as many as may die got nowhere, all are counted.
+    An earlier owner that is seen to live was paused or lost its lease, so it is not counted, nor is one that was told
+    to end. Code that blocks each process that takes it would go on for ever like this: once twice as many as may die
+    made no progress, all are counted.
     """
-    engine = active.process
-    earlier = dict.fromkeys(
-        claim.worker for claim in active.history.ownership.fruitless if claim.worker != engine.worker.id
-    )
-    if len(earlier) >= 2 * engine.settings.claims_allowed:
-        return len(earlier) + 1
-    return 1 + sum([not (await engine.journal.fate(worker)).seen_to_live for worker in earlier])
+    engine, ownership = active.process, active.history.ownership
+    allowed, here = engine.settings.claims_allowed, engine.worker.id
+    fruitless = {claim.worker for claim in ownership.fruitless} - {here}
+    if len(fruitless) >= 2 * allowed:
+        return len(fruitless) + 1
+    earlier = {claim.worker: claim.number for claim in ownership.unended if claim.worker != here}
+    died = [number for worker, number in earlier.items() if await _may_have_died_of_it(engine, worker)]
+    # Only a death on its last chance, on which it was alone, sets it aside: others may be found later.
+    return min(len(died) + 1, allowed + (max(died, default=0) >= allowed))
+
+
+async def _may_have_died_of_it(engine: Process, worker: str) -> bool:
+    """True unless the process is seen to live, or was told to end: a manager kills one whose calls take too long."""
+    if (await engine.journal.fate(worker)).seen_to_live:
+        return False
+    return not await engine.journal.entries(told_to_end(worker).stream)
 
 
 async def admitted(active: ActiveRun, number: int) -> bool:
@@ -164,8 +175,8 @@ async def admitted(active: ActiveRun, number: int) -> bool:
 async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) -> None:
     """Record the claim of a run that was begun before. It rides with the first thing that waits.
 
-    If the owner before us made no progress, or wrote no record at all, this run may have killed it at once: then
-    the claim is durable before agent code runs, so that every further death is counted.
+    If the owner before us did not end in order, or wrote no record at all, this run may have killed it: then the claim
+    is durable before agent code runs, so that every further death is counted.
     """
     engine, history = active.process, active.history
     assert claimed.last is not None, "a run is stored together with its first records"
@@ -178,7 +189,7 @@ async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) ->
     )
     before = next(reversed(history.ownership.owners.values())).trace if history.ownership.owners else ""
     claim = traced(engine, history.run, history.lifecycle.started, claim, before)
-    suspicious = history.ownership.claims_without_progress > 0 or claimed.lease.token > claimed.last.token + 1
+    suspicious = bool(history.ownership.unended) or claimed.lease.token > claimed.last.token + 1
     active.log.buffer(claim)
     if suspicious:
         await active.log.journal_log.flush()

@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True):
     0: no limit.
     `poll_ms`: how often to read what is new in the ledger. `grace_ms`: how long calls in flight may take to end when a
     run is released. `clock_error_ms`: how far two wall clocks may differ. `deaths_allowed`: how many processes may die
-    in attempts of one operation, and `claims_allowed` how many without progress of one run, before a person is asked.
+    in attempts of one operation, and `claims_allowed` how many while they drive one run, before a person is asked.
     `slow_verify_ms`: the pause between readings once a person was asked. `claim_wait_ms`: how long to wait for the
     holder of a business key before a person is asked. `slice_ms`: how often the close of a transaction looks again.
     `hung_owner_ms`: how long a call that was given up may still run before a person is asked to end its process.

@@ -123,6 +123,7 @@ class Ending(msgspec.Struct, frozen=True):
     due: int | None = None
     waits: tuple[Pause, ...] = ()
     error: BaseException | None = None
+    last_chance: bool = False
 
     @property
     def commanded(self) -> bool:
@@ -206,6 +207,11 @@ async def notify_owner(journal: Journal, run: str, token: int) -> bool:
 def release_post(run: str, token: int) -> Post:
     """Part of the commit that suspends the run; `LedgerTaken` there means that a sender was first."""
     return _owner_post(run, token, _RELEASED)
+
+
+def told_to_end(worker: str) -> Post:
+    """Tells that this process shuts down: if it is killed meanwhile, no run is suspected of that."""
+    return Post(f"told-to-end/{worker}", "", b"true")
 
 
 def _owner_post(run: str, token: int, body: bytes) -> Post:

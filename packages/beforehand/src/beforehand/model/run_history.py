@@ -168,11 +168,13 @@ class Ownership(msgspec.Struct, eq=False):
     """When the run was first taken on the present boot: from then on that boot's clock measures everything."""
     fruitless: tuple[r.Claimed, ...] = ()
     """The claims since the run last made progress."""
+    unended: tuple[r.Claimed, ...] = ()
+    """The claims that did not end in order. Progress ends none of them: a run may record a step, and then kill."""
 
     @property
-    def claims_without_progress(self) -> int:
-        """How many processes this run may have killed since it last made progress, the present one included."""
-        return self.fruitless[-1].number if self.fruitless else 0
+    def number_of_claim(self) -> int:
+        """How many processes this run may have killed, the present one included; 0 where no process drives it."""
+        return self.unended[-1].number if self.unended else 0
 
     def claim(self, record: r.Claimed) -> None:
         """A process takes the run."""
@@ -180,6 +182,17 @@ class Ownership(msgspec.Struct, eq=False):
         if record.boot != self.boot:
             self.boot, self.boot_up = record.boot, record.up
         self.fruitless += (record,)
+        self.unended += (record,)
+
+    def died_in(self, operation: OperationState, number: int) -> None:
+        """Charge the death of a process to the operation, and not to the run, where one had died in it before."""
+        if operation.deaths > 1:
+            token = operation.attempts[number - 1].token
+            self.unended = tuple(claim for claim in self.unended if claim.token != token)
+
+    def end_in_order(self, *, last_chance: bool = False) -> None:
+        """Note that the owner ended on its own, without a death. On the last chance earlier deaths still count."""
+        self.fruitless, self.unended = (), self.unended[:-1] if last_chance else ()
 
     def measured_since(self, now: Now, *, trusted: bool, worker: str = "") -> int:
         """Since when the present boot's clock has measured time for this run, on that clock (`Now.up`).
@@ -370,6 +383,8 @@ class RunHistory:
             self.ownership.fruitless = ()
         if kind in TRANSITIONS:
             self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
+            if type(record) is r.AttemptEnded and record.end.died:
+                self.ownership.died_in(self.operations[record.step], record.number)
         elif kind in _BOUNDARY:
             self._transaction(record)  # type: ignore[arg-type]  # the members of that union
         elif kind is r.DecisionRecorded:
@@ -763,7 +778,7 @@ class RunHistory:
                 lifecycle.status = "running" if lifecycle.status in {"queued", "suspended"} else lifecycle.status
             case r.RunSuspendedRecord():
                 lifecycle.status, lifecycle.reason = "suspended", record.reason
-                self.ownership.fruitless = ()  # its owner ended on its own: no process died of it
+                self.ownership.end_in_order(last_chance=record.last_chance)
             case r.RunReopened():
                 self._reopen()
             case r.BudgetRaised():
@@ -785,7 +800,7 @@ class RunHistory:
         self._renew(lifecycle.stopped.renews if lifecycle.stopped is not None else ())
         self._ask_again()
         lifecycle.status, lifecycle.reason, lifecycle.stopped, lifecycle.cancelled = "running", "", None, None
-        self.ownership.fruitless = ()
+        self.ownership.end_in_order()
         if self.children is not None:
             self.children.reopen()
 

@@ -57,8 +57,7 @@ class RunRecorder:
         self.never_sent: Final[dict[tuple[str, int], None]] = {}
         self.changes: Final[dict[str, set[str]]] = {}  # changed operations, by their reader; "": another change
         self.on_raised: Callable[[], None] | None = None  # called when a final outcome is contradicted
-        self.suspected = True  # until it records progress, a death of this process counts against it
-        self._clearing: asyncio.Future[None] | None = None  # keeps its task
+        self.counted = True  # by the gate of crash isolation
         self.blocking: Final[set[str]] = {
             *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
             *history.delivered.left,
@@ -229,32 +228,17 @@ class RunRecorder:
             self.history.add(record)
             if type(record) in _MAY_BLOCK and _blocks(record):
                 self.blocking.add(record.step)
-        if self.suspected and not self.history.ownership.fruitless:
-            self._clear_when_durable()
+        if self.counted and not self.history.ownership.fruitless and not self.process.isolation.suspects(self.run):
+            self.leave_gate()
         if self.changes:
             self._changed({record.step if is_about_operation(record) else "" for record in records})
         if self.history.boundaries.raised and self.on_raised is not None:
             self.on_raised()
 
-    def clear_suspicion(self) -> None:
-        """The run has made progress, or waits: a death of this process no longer counts against its claim."""
-        self.suspected = False
+    def leave_gate(self) -> None:
+        """The run has made progress and is no suspect, or it waits: it takes no room of other suspects any more."""
+        self.counted = False
         self.process.isolation.exit_run(self.run)
-
-    def _clear_when_durable(self) -> None:
-        """The run has made progress. A death before that is durable still counts against a run that is a suspect."""
-        if not self.process.isolation.suspects(self.run):
-            self.clear_suspicion()
-            return
-        self.suspected = False
-        flush = self.journal_log.flush()  # its task has a context of its own, so it is not a branch of agent code
-        self._clearing = asyncio.get_running_loop().create_task(flush, context=contextvars.Context())
-        self._clearing.add_done_callback(self._cleared)
-
-    def _cleared(self, flushed: asyncio.Future[None]) -> None:
-        self.clear_suspicion()
-        if not flushed.cancelled():
-            flushed.exception()  # the next append raises it
 
     def _changed(self, steps: set[str]) -> None:
         for seen in self.changes.values():

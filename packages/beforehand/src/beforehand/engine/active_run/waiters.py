@@ -193,8 +193,9 @@ class Waiters:
         self._rest_scheduled = False
         ending = self._ending()
         if ending is None:
-            if active.log.suspected and not self._settling and self.at_rest():
-                active.log.clear_suspicion()
+            gate = active.process.isolation
+            if active.log.counted and not self._settling and self.at_rest() and not gate.on_last_chance(active.run):
+                active.log.leave_gate()
             return
         if passes == PASSES and not self._host_may_go_on(ending):
             active.end(ending)
@@ -238,12 +239,16 @@ class Waiters:
         horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
         dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
         # On its last chance a run is not held: what follows may kill this process before anything proves that it waits.
-        if waits and (all(due > horizon for due in dues) or process.isolation.on_last_chance(active.run)):
+        long = bool(waits) and all(due > horizon for due in dues)
+        # A replay that waits for a time limit comes to the same place each time: a suspension would never end.
+        goes_on = any(pause.kind == "left" for pause in pauses)
+        if long or (pauses and not goes_on and process.isolation.on_last_chance(active.run)):
             budget = active.history.budget
             if (asks := next((pause.asks for pause in waits if pause.kind == "budget"), None)) is not None:
                 own = "" if budget is None else budget.spent(BUDGET_LIMITS)
                 return Ending("budget", own or asks)
-            return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
+            reason, due = "; ".join(_sentences(waits or pauses)), min(dues, default=None)
+            return Ending("suspended", reason, due, waits, last_chance=not long)
         return None
 
 

@@ -65,7 +65,7 @@ class Claimed(Stamped, frozen=True):
     worker: str
     token: int
     boot: str
-    number: int = 1  # owners since the last progress, including this one, without those known to be alive
+    number: int = 1  # owners since one ended in order, including this one, without those known to live or told to end
     trace: str = ""
 
 
@@ -273,9 +273,13 @@ class BudgetRaised(Stamped, frozen=True):
 
 
 class RunSuspendedRecord(Stamped, frozen=True, tag="RunSuspended"):
-    """The run waits for a person, an event or a timer."""
+    """The run waits for a person, an event or a timer.
+
+    `last_chance`: only because one more death sets it aside, so earlier deaths still count against it.
+    """
 
     reason: str
+    last_chance: bool = False
 
 
 class RunReopened(Stamped, frozen=True):
