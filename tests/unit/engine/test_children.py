@@ -54,6 +54,29 @@ async def test_the_parent_holds_no_process_while_it_waits(lab: Lab):
         assert await waiting == "ann: yes"
 
 
+@pytest.mark.parametrize("asks", [False, True])
+@virtual
+async def test_a_join_within_a_short_time_limit_gives_its_slot_to_the_child(lab: Lab, asks: bool):
+    async def code(run: Run, name: str, booking: Any) -> str:
+        hotel = await run.start(booking, "hotel", queue="one")
+        try:
+            async with run.timeout(timedelta(seconds=8)):
+                return str(await run.join(hotel))
+        except TimeoutError:
+            return "in vain"
+
+    family = Family(lab, code=code, child=_asks if asks else None)
+    declared = {"queues": {"one": {"concurrency": 1}}}
+    async with lab.app(*family.agents, queues=declared, recover=True) as app:
+        await app.submit(family.parent, "ann", queue="one")
+        await lab.pass_time(seconds=7)
+        row = await app.service.row(RUN)
+        assert (row.status, row.owner) == (("suspended", None) if asks else ("completed", None))
+        await lab.pass_time(seconds=30)
+        assert await app.run(family.parent, "ann") == ("in vain" if asks else "book hotel")
+    assert len(lab.of(RUN, r.Claimed)) == 2
+
+
 async def _asks(run: Run, what: str, book: Any) -> str:
     return str(await run.ask("May I?"))
 

@@ -14,7 +14,7 @@ from beforehand.engine.active_run.scopes import Scope
 from beforehand.engine.suspension import Ending, Pause, encode_waits
 from beforehand.engine.tool_protocol import wake
 from beforehand.journal.port import RunChange
-from beforehand.model.waits import PEOPLE, ListedWait, decode_waits, waits_left
+from beforehand.model.waits import CHILD, PEOPLE, ListedWait, decode_waits, waits_left
 from beforehand.policies import BUDGET_LIMITS
 
 if TYPE_CHECKING:
@@ -236,10 +236,14 @@ class Waiters:
             why = active.replay.departure()
             return Ending("diverged", why, error=active.replay.divergence(why))  # now: it names what waits
         process = active.process
-        horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
-        dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
+        now = process.environment.clock.wall_ms()
+        horizon = now + process.settings.hold_ms
+        # A time limit does not hold a run that waits for a child: the child may need the slot to end within that limit.
+        held_by_limit = now if any(pause.kind == CHILD for pause in waits) else horizon
+        limits, dues = self.limits.values(), [pause.due for pause in pauses if pause.due is not None]
+        far = all(due > horizon for due in dues) and all(end > held_by_limit for end in limits)
         # On its last chance a run is not held: what follows may kill this process before anything proves that it waits.
-        long = bool(waits) and all(due > horizon for due in dues)
+        long = bool(waits) and far
         # A replay that waits for a time limit comes to the same place each time: a suspension would never end.
         goes_on = any(pause.kind == "left" for pause in pauses)
         if long or (pauses and not goes_on and process.isolation.on_last_chance(active.run)):
@@ -247,7 +251,7 @@ class Waiters:
             if (asks := next((pause.asks for pause in waits if pause.kind == "budget"), None)) is not None:
                 own = "" if budget is None else budget.spent(BUDGET_LIMITS)
                 return Ending("budget", own or asks)
-            reason, due = "; ".join(_sentences(waits or pauses)), min(dues, default=None)
+            reason, due = "; ".join(_sentences(waits or pauses)), min((*limits, *dues), default=None)
             return Ending("suspended", reason, due, waits, last_chance=not long)
         return None
 
