@@ -1,12 +1,16 @@
-"""What a time limit cut off is cut off again on replay, whatever it was and however the world has changed since."""
+"""What a time limit cut off is cut off again on replay, and an inline effect that it cut off is not attempted again."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from beforehand import Run, agent, tool
+from beforehand import Key, NotSent, Run, RunSuspended, agent, tool
+from beforehand.model import records as r
+from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 LIMIT = timedelta(seconds=3)
@@ -120,3 +124,55 @@ async def test_a_branch_that_outlives_a_limit_goes_on_behind_it(lab: Lab):
             await app.run(desk, "ann")
         assert await app.resume("r-ann", by="eve") == "beside"
     assert told == ["over", "over"]
+
+
+def hurried(lab: Lab, *, fails: bool = False, **clauses: Any) -> Any:
+    """An agent with a keyed inline effect that a time limit of five seconds cuts off."""
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        how = {"idempotency": Key.forever(stores="all"), "retry": Retry(attempts=9), **clauses}
+        with contextlib.suppress(TimeoutError):
+            async with run.timeout(timedelta(seconds=5)):
+                async for attempt in run.effect("charge", {"cents": 5}, **how):
+                    async with attempt:
+                        lab.sent.append(attempt.key)
+                        if fails:
+                            raise NotSent("the system is down", retry_after=60)
+                        await asyncio.sleep(3600)
+        await run.sleep(timedelta(seconds=20))
+        return "went on"
+
+    return desk
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+@virtual
+async def test_an_effect_whose_block_was_cut_off_waits_for_a_person_and_is_not_attempted_again(lab: Lab, crashes: bool):
+    desk = hurried(lab)
+    if crashes:  # the code comes back, and with it the block: it is entered again, until the same limit ends
+        app = await lab.make(desk).open()
+        app.start(desk, "x")
+        await lab.pass_time(seconds=1)
+        await lab.bury(app, lab.processes[-1])
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="charge#1"):
+            await app.run(desk, "x")
+        assert not any(state.failures for state, _ in app.engine.breakers.states.values())
+        (unknown,) = lab.of("r-x", r.OperationSettled)
+        assert (unknown.status, unknown.reason) == (
+            "unknown", "the code that makes it was cancelled, and cannot be run again",
+        )  # fmt: skip
+        await app.service.resolve("r-x/charge#1", "happened", by="ann", result="paid")
+        assert await app.run(desk, "x") == "went on"
+    assert len(lab.of("r-x", r.AttemptStarted)) == len(lab.sent) == 1 + crashes
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@virtual
+async def test_an_effect_that_was_not_sent_when_its_code_was_cancelled_ends_as_cancelled(lab: Lab, asks: bool):
+    desk = hurried(lab, fails=True, **({"gate": "true"} if asks else {}))
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == "went on"
+        assert (await app.service.history("r-x")).operations["charge#1"].phase == "cancelled"
+    assert len(lab.of("r-x", r.AttemptStarted)) == len(lab.sent) == 1 - asks

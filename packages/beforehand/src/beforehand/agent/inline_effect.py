@@ -161,7 +161,7 @@ class InlineEffect:
                 next_step="begin it in an @agent function that Beforehand runs; inside a tool or another effect, "
                 "its code belongs to that operation",
             )
-        tool, step = self._tool.with_body(self._body), self._tool.step
+        tool, step = self._tool.with_body(self._body, lambda: self._offered is None), self._tool.step
         performed = outcome_of(tool, self._arguments, step, at_once=not self._hold)
         return branch_task(scope.beside(), performed)
 

@@ -91,6 +91,8 @@ class Tool(Generic[P, R]):
         self.handlers: dict[str, Code] = {}
         self.late = False
         """True if its body comes with each call: only the code of a host has it."""
+        self.gone: Callable[[], bool] = bool
+        """Returns true once its body, a block of agent code, was cancelled and cannot be called again."""
         self.asks_only = False
         """True if a call of it asks people and sends nothing: a yes settles it."""
         self.where = _place(function)
@@ -156,10 +158,11 @@ class Tool(Generic[P, R]):
         configured.about = metadata_of(confidence, taint, again)
         return configured
 
-    def with_body(self, function: Callable[..., Coroutine[Any, Any, R]]) -> Tool[P, R]:
-        """The same tool with the body of one call, which a host provides."""
+    def with_body(self, function: Callable[..., Coroutine[Any, Any, R]], gone: Callable[[], bool] = bool) -> Tool[P, R]:
+        """The same tool with the body of one call, which a host provides, or a block of agent code until it is gone."""
         configured = _Configured(self, self.contract, self.step, at_once=False)
         configured.body = msgspec.structs.replace(self.body, function=function, is_async=True)
+        configured.gone = gone
         return configured
 
     def with_gate(self, gate: Gate) -> Tool[P, R]:

@@ -443,10 +443,11 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
     if end.retry_after_ms and tool.name in active.process.queues.limited_tools:
         await active.process.limits.slow(limited_call(active.history, tool.name), end.retry_after_ms)
     breakers = active.process.breakers
-    if end.kind not in _ANSWERED:
+    if end.kind in _ANSWERED:
+        if breakers.troubled:
+            await breakers.succeeded(tool.name)
+    elif not tool.gone():  # else its caller ended it, and not the service
         await breakers.failed(tool.name)
-    elif breakers.troubled:
-        await breakers.succeeded(tool.name)
 
 
 async def report_late(driver: DrivenOperation, number: int, end: r.End, now: Now) -> None:

@@ -23,6 +23,8 @@ from beforehand.model.operation import OperationState
 from beforehand.model.transitions import apply
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from beforehand.engine.call_limits import RecordedLimits
     from beforehand.journal.port import Identity, Journal, LimitUse
     from beforehand.model.run_history import RunHistory
@@ -107,6 +109,7 @@ class _RecordedTool(msgspec.Struct, frozen=True):
 
     contract: Contract
     digest: str
+    gone: Callable[[], bool] = bool  # only the process that runs its code knows
 
 
 class RecordedRun:

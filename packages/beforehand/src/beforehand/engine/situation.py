@@ -160,7 +160,7 @@ def _block(driver: DecidedOperation, operation: OperationState) -> Block:
         return "stopped" if history.lifecycle.cancelled is None else "cancel"
     if intent.confirms and not operation.attempts and history.boundaries.called_off(driver.step) is not None:
         return "aborting"  # effects that are being released are no longer confirmed
-    block = block_of(active)
+    block = block_of(active) or ("cut_off" if driver.tool is not None and driver.tool.gone() else "")
     if not (block or history.boundaries.by_name or history.messages is not None or history.given_up):
         return ""  # mostly
     if intent.serves or operation.released:

@@ -89,6 +89,11 @@ class ToolCode(Protocol):
         ...
 
     @property
+    def gone(self) -> Callable[[], bool]:
+        """Returns true once its body cannot be called again: it is a block of agent code that was cancelled."""
+        ...
+
+    @property
     def asks_only(self) -> bool:
         """True if a call of it asks people and sends nothing."""
         ...

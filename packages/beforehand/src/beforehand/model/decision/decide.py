@@ -203,7 +203,7 @@ def _conflict(case: Case) -> Move | None:
 
 
 def _sending_ended(case: Case) -> Move | None:
-    """Cancel, deadline, a correction, a message, an aborting transaction; a refusal after an ambiguous one."""
+    """Cancel, deadline, a correction, a message, code that is gone, an aborting transaction; a late refusal."""
     reason = _why_blocked(case)
     if not reason:
         return None
@@ -213,7 +213,7 @@ def _sending_ended(case: Case) -> Move | None:
     if evidence.repeat_safety == "read" and not case.operation.intent.asks_only:
         return Settle("sending ended", "failed", RULE, reason)
     code = INTERRUPTED if case.situation.blocked == "message" else ""
-    if evidence.unsent and case.situation.blocked in {"cancel", "aborting", "corrected", "message"}:
+    if evidence.unsent and case.situation.blocked in _CALLED_OFF:
         return Settle("called off before it was sent", "cancelled", RULE, reason, code)
     if not evidence.ambiguous:
         return Settle("sending ended, nothing landed", "failed", RULE, reason, code)
@@ -262,12 +262,14 @@ def _used_up(case: Case) -> str:
     return ""
 
 
+_CALLED_OFF: Final = {"cancel", "aborting", "corrected", "message", "cut_off"}
 _BLOCKED: Final = {
     "cancel": "the run was cancelled",
     "deadline": "the deadline passed",
     "aborting": "the transaction was called off",
     "corrected": "what it relied on was corrected",
     "message": "a message came for the run",
+    "cut_off": "the code that makes it was cancelled, and cannot be run again",
     "stopped": "the run has stopped",
 }
 

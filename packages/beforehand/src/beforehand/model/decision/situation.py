@@ -9,7 +9,7 @@ import msgspec
 from beforehand.model.contract import Contract, Repeat
 from beforehand.model.outcome import EXCEEDED, UNPRICED, PendingEffect
 
-Block = Literal["", "cancel", "deadline", "aborting", "corrected", "message", "stopped"]
+Block = Literal["", "cancel", "deadline", "aborting", "corrected", "message", "cut_off", "stopped"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
 
 
