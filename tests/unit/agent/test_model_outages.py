@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -205,14 +206,64 @@ def test_what_is_an_outage(error: Exception, *, outage: bool):
 
 
 @virtual
-async def test_a_refusal_or_a_bug_is_not_repeated_for_minutes(lab: Lab):
-    model = Model(lab, back_at=10**6, error=lambda: KeyError("cents"))
+async def test_a_refusal_is_not_repeated_for_minutes(lab: Lab):
+    model = Model(lab, back_at=10**6, error=lambda: Overloaded(400))
     desk = desk_of(model)
     async with lab.app(desk) as app:
-        with pytest.raises(DecisionFailed, match="KeyError"):
+        with pytest.raises(DecisionFailed, match="Overloaded"):
             await app.run(desk, "ann")
     assert len(model.asked) == 5
     assert lab.loop.time() < 20
+
+
+@virtual
+async def test_a_bug_in_the_code_of_a_model_stops_the_run_at_once_and_after_the_fix_the_model_is_asked(lab: Lab):
+    asked = list[str]()
+
+    async def rule(ticket: str) -> int:
+        asked.append(ticket)
+        return 7 if lab.changed else {}["cents"]
+
+    async def on_error(run: Run, name: str, error: Exception) -> int:
+        asked.append("on_error")
+        return 0
+
+    @agent(run_id="r-{name}", on_error=on_error)
+    async def desk(run: Run, name: str) -> int:
+        try:
+            return await run.options(retry=Retry(attempts=1)).decide(rule, name)
+        except OperationFailed:
+            return 0
+
+    async with lab.app(desk) as app:
+        with pytest.raises(KeyError, match="cents"):
+            await app.run(desk, "ann")
+        assert asked == ["ann"]
+        (stopped,) = lab.of("r-ann", r.RunStoppedRecord)
+        place = stopped.frames[-1]
+        assert (place.function, place.source) == ("rule", 'return 7 if lab.changed else {}["cents"]')
+        (decided,) = lab.of("r-ann", r.DecisionRecorded)
+        assert decided.reason == f"KeyError: 'cents', at {place}"
+        lab.changed = True
+        assert await app.resume("r-ann") == 7
+
+
+@virtual
+async def test_a_mistake_that_a_library_raises_is_tried_again_as_an_answer_that_does_not_fit(lab: Lab):
+    asked = list[str]()
+
+    async def rule(ticket: str) -> str:
+        asked.append(ticket)
+        return str(ZoneInfo(ticket))
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await run.decide(rule, name)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(DecisionFailed, match="ZoneInfoNotFoundError"):  # a KeyError
+            await app.run(desk, "no-zone")
+    assert len(asked) == 5
 
 
 @pytest.mark.parametrize("asleep", ["in a pause", "in a call"])

@@ -263,7 +263,8 @@ def agent(
     - `budget`: the limits of each run: tokens, model calls, effects and cost. A run may be started with others.
     - `on_error`: an async function of the run, its input and the exception that its code raised. Its steps are recorded
       like others, and its result becomes the result of the run. Without `on_error`, or if the function raises, the run
-      is stopped and appears in the inbox. A divergence or an error of the journal is not passed to it.
+      is stopped and appears in the inbox. It does not receive a divergence, an error of the journal, or a bug in the
+      code of a model.
     """
     chosen = tuple(tools) if tools is not None else None
     required = tuple(one if isinstance(one, str) else one.name for one in requires)

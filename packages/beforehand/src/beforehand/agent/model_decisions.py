@@ -24,7 +24,7 @@ from beforehand.engine.active_run.scopes import SCOPE, Scope
 from beforehand.engine.active_run.waiters import BUDGET
 from beforehand.engine.engine import LOG
 from beforehand.engine.environment import Rng
-from beforehand.engine.exceptions.call_end import describe, storable
+from beforehand.engine.exceptions.call_end import describe, place_of_bug, storable
 from beforehand.engine.exceptions.classify import classify
 from beforehand.engine.exceptions.http import retry_after, status_code
 from beforehand.engine.journaled import journaled
@@ -170,7 +170,11 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
                 await limited.slow(seconds_until_retry(error))
         if not await _waited(scope, question, patience):
             break
-    return _record(question, call, began, failed=patience)
+    failed = _record(question, call, began, failed=patience)
+    if patience.bug is not None:  # code that asks another model, or goes on without an answer, would hide it
+        instance.log.buffer(failed)
+        raise instance.break_off(patience.bug)
+    return failed
 
 
 async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget, limited: LimitedModelCall) -> bool:
@@ -424,6 +428,7 @@ class RetryBudget:
         self.tries = tries
         self.why = ""
         self.code = ""
+        self.bug: Exception | None = None
         self.usage = Usage()
         self.price: CallCost | None = None
         self.logged = False
@@ -443,7 +448,9 @@ class RetryBudget:
         self.why = why
         self.code = class_of(error)
         self._spent_ms += min(took_ms, self._limit_ms)
-        wrong = isinstance(error, UsageError)  # only other code helps
+        if place := place_of_bug(error):
+            self.bug, self.why = error, f"{why}, at {place}"
+        wrong = self.bug is not None or isinstance(error, UsageError)  # only other code helps
         self._refusals += self._most_refusals if wrong else 0 if is_outage(error) else 1
         self._asked_ms = seconds_until_retry(error) * 1000
 

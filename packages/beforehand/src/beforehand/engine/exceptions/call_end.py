@@ -180,6 +180,9 @@ _RUNTIME: Final = f"{Path(__file__).parents[2]}/"
 _LIBRARIES: Final = tuple(
     f"{path}/" for path in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 )
+_MISTAKES: Final = (
+    AttributeError, ImportError, IndexError, KeyError, NameError, NotImplementedError, TypeError,
+)  # fmt: skip
 
 
 class RecordedError(msgspec.Struct, frozen=True):
@@ -206,9 +209,15 @@ def _recorded_text(error: BaseException) -> str:
     return describe(error)
 
 
+def place_of_bug(error: Exception) -> str:
+    """The line of the user's own code that has a mistake; empty for an exception of a library, or of another kind."""
+    frames = traceback.extract_tb(error.__traceback__) if isinstance(error, _MISTAKES) else ()
+    return str(_frame(frames[-1])) if frames and is_of_agents(frames[-1].filename) else ""
+
+
 def is_of_agents(file: str) -> bool:
     """True if code in this file is neither the runtime's nor a library's."""
-    return not file.startswith((_RUNTIME, *_LIBRARIES))
+    return not file.startswith((_RUNTIME, *_LIBRARIES, "<frozen ")) and "-packages/" not in file
 
 
 def _first_of_each(error: BaseException) -> Iterator[BaseException]:
