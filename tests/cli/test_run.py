@@ -56,6 +56,38 @@ def test_an_event_that_is_missing_is_a_wait_too(beforehand: Lab):
     assert "beforehand signal ticket-1 approved --key boss" in said.err
 
 
+FAMILY = """
+from beforehand import Run, agent
+{part}
+
+@agent(run_id="trip-{{name}}", tools=[])
+async def trip(run: Run, name: str) -> str:
+    return await run.join(await run.start({child}, name))
+"""
+PART = """
+@agent(tools=[])
+async def part(run: Run, name: str) -> str:
+    return f"{name} is booked"
+"""
+
+
+@pytest.mark.parametrize("place", ["in its file", "in another file", "in the project"])
+def test_a_parent_starts_its_children_and_a_worker_drives_them(beforehand: Lab, place: str):
+    beforehand.write("parts.py", FAMILY.format(part=PART, child="part"))
+    parts = {"in its file": PART, "in another file": "from parts import part", "in the project": "import parts"}
+    child = "parts.part" if place == "in the project" else "part"
+    beforehand.write("trips.py", FAMILY.format(part=parts[place], child=child))
+    if place == "in the project":
+        beforehand.write("pyproject.toml", '[tool.beforehand]\nagents = ["parts.py:part"]\n')
+    said = beforehand("run", "trips.py:trip", '"ann"')
+    assert (said.status, said.out) == (3, "")
+    assert "waits for its child trip-ann~part.1" in said.err
+    assert "a worker continues it when it is due: beforehand worker" in said.err
+    file = "trips.py" if place == "in its file" else "parts.py"
+    assert beforehand("worker", "trips.py:trip", f"{file}:part", "--once").status == 0
+    assert beforehand("run", "trips.py:trip", '"ann"').out == '"ann is booked"\n'
+
+
 def test_what_the_agent_raises_ends_the_run_with_the_line_of_its_code(beforehand: Lab):
     said = beforehand("run", "desk.py:desk", beforehand.ticket("1", mode="boom"))
     assert (said.status, said.out) == (1, "")

@@ -101,6 +101,13 @@ def load_function(target: str) -> Callable[..., Any]:
     return found
 
 
+def with_children(agent: AnyAgent) -> list[AnyAgent]:
+    """The agent, and those of which it may start child runs: all that its module or the project names."""
+    seen: dict[str, object] = getattr(agent.__wrapped__, "__globals__", {})
+    named = [*load_agents(project_targets()), *filter(_is_agent, seen.values()), agent]
+    return list({one.name: one for one in named}.values())
+
+
 def _split(target: str) -> tuple[str, str]:
     place, _, name = target.rpartition(":")
     if not place and target.endswith(".py"):
@@ -212,6 +219,7 @@ __all__ = [
     "ending_by_signal",
     "noted_agents",
     "tools_at_hand",
+    "with_children",
 ]
 
 AnyTool = Tool[Any, Any]

@@ -21,6 +21,7 @@ from beforehand.cli.apps import (
     noted_agents,
     reach_of,
     reach_option,
+    with_children,
 )
 from beforehand.cli.budget import budget_option
 from beforehand.cli.common import CommandCall, by_option, command, policy_option
@@ -45,7 +46,7 @@ from beforehand.inspect.reader import waits_of
 from beforehand.inspect.text import count, moment
 from beforehand.model.records import NOTHING, Raw
 from beforehand.model.shell import lines, to_type
-from beforehand.model.waits import ListedWait, after_deadline
+from beforehand.model.waits import CHILD, ListedWait, after_deadline
 from beforehand.people.items import answers_to
 
 
@@ -80,7 +81,7 @@ async def run(call: CommandCall, target: str, given: str | None, inputs: str | N
             raise UsageError("--inputs names its runs by itself", next_step="leave out INPUT and --run-id")
         return await run_many(call, agent, inputs, how["concurrency"])
     value = one_input(agent, given)
-    async with app_of(call, [agent], create=True) as app:
+    async with app_of(call, with_children(agent), create=True) as app:
         name = run_id or agent.run_id_for(value)
         ended = await result_of(app, name, app.run(agent, value, run_id=name))
     return _tell_one(call, ended)
@@ -276,7 +277,7 @@ def waiting_lines(ended: RunOutput) -> list[str]:
         lines += [f"  {line}" for line in answers_to(ended.run, wait)]
     if ended.status == "suspended" and not ended.waits:
         lines.append(ended.reason)
-    if any(wait.kind in {"timer", "retry", "verify", "breaker", "limit"} for wait in ended.waits):
+    if any(wait.kind in {"timer", "retry", "verify", "breaker", "limit", CHILD} for wait in ended.waits):
         lines.append("a worker continues it when it is due: beforehand worker")
     return lines
 
@@ -299,7 +300,7 @@ async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency:
     ends: list[RunOutput] = []
     outcomes: Counter[str] = Counter()
     total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
-    async with app_of(call, [agent], create=True, settings=Settings(gc_threshold=MANY_RUNS_GC)) as app:
+    async with app_of(call, with_children(agent), create=True, settings=Settings(gc_threshold=MANY_RUNS_GC)) as app:
         with call.screen.progress(total) as advance:
             calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
             async for ended in gather_bounded(calls, concurrency):
