@@ -15,6 +15,7 @@ from beforehand.agent.run import Run
 from beforehand.agent.signatures import classes_of, is_class, shape_of
 from beforehand.agent.tool import Tool
 from beforehand.engine.active_run.scopes import Scope
+from beforehand.engine.claims import check_claims_of_code
 from beforehand.engine.tool_protocol import Input
 from beforehand.errors import (
     AmbiguousStep,
@@ -160,12 +161,13 @@ class Agent(Generic[T, R]):
     async def _guarded(self, on_error: OnError, run: Run, given: Any) -> R:
         """The result of the code, or of `on_error` where it raised. What no code can mend is raised as it is."""
         try:
-            return await self.__wrapped__(run, given)
+            result = await self.__wrapped__(run, given)
+            await check_claims_of_code(run.scope(), self.requires, result)
         except (ReplayDiverged, AmbiguousStep, JournalError):
             raise
         except Exception as error:  # noqa: BLE001 - this is where the author says what becomes of any exception
-            result: R = await on_error(run, given, error)
-            return result
+            result = await on_error(run, given, error)
+        return result
 
 
 class _Decorator:
@@ -259,7 +261,7 @@ def agent(
       program's workers drive its runs, so two programs may have agents with the same name. Declare the former name if
       the module is moved or renamed, and different names if two programs have modules with the same name.
     - `requires`: tools (or their names) whose effects must be in place when a run completes. A run that returns
-      without them, or with a foreign `Receipt`, is stopped with `ClaimUnproven`, which names what is missing.
+      without them, or with a foreign `Receipt`, raises `ClaimUnproven`, which names what is missing.
     - `budget`: the limits of each run: tokens, model calls, effects and cost. A run may be started with others.
     - `on_error`: an async function of the run, its input and the exception that its code raised. Its steps are recorded
       like others, and its result becomes the result of the run. Without `on_error`, or if the function raises, the run

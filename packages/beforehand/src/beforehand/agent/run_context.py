@@ -22,6 +22,7 @@ from beforehand.agent.transactions import Transaction, on_commit
 from beforehand.engine import steps
 from beforehand.engine.active_run.log import load
 from beforehand.engine.active_run.scopes import SCOPE, Scope, branch_task
+from beforehand.engine.claims import claims_to_tell
 from beforehand.engine.suspension import Ending
 from beforehand.errors import ReplayDiverged
 from beforehand.journal.entry_codec import read, readable, written
@@ -88,6 +89,10 @@ class RunContext:
     async def value(self, what: str, fresh: Callable[[], V | Awaitable[V]]) -> V:
         """The result of `fresh` from the first time this step was taken. It must have no outside effect."""
         return await steps.value(self._scope, what, fresh)
+
+    async def claims_to_tell(self, tools: Sequence[str] | None, result: object, before: str) -> Sequence[str]:
+        """The effects that the run claims and nothing proves, to tell a model that was told at `before` last."""
+        return await claims_to_tell(self._scope, tools, result, before)
 
     def next_step(self, what: str) -> str:
         """The name of the next step of this kind: an entry posted under it is posted once, even after a crash."""

@@ -24,7 +24,7 @@ The rooms:
   wake-ups), `active_run/` (`run`, `log`, `replay`, `scopes`, and `waiters`, which decides that a run is suspended),
   `sealing` (steps that come too late), `journaled` (the order of a step that is recorded once), `messages`,
   `durable_waits` (sleep, events, time limits), `children` (starting and joining child runs), `relatives` (the notices
-  between a run and its children).
+  between a run and its children), `claims` (effects that a run claims and nothing proves).
 - Transactions: `transactions` (boundaries in agent code, and closing one from its records).
 - One process: `process` (what its runs share), `engine` (open, close, lease), `recovery` (abandoned and due runs),
   `crash_isolation`, `breaker`, `caches`, `housekeeping`, `outbox`, `queueing` (slots of queues),

@@ -16,6 +16,7 @@ import msgspec
 from beforehand.engine.active_run.log import load
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import branch_task
+from beforehand.engine.claims import check_claims
 from beforehand.engine.commands import apply_commands, pending_commands, take_commands
 from beforehand.engine.driven_operation import driver_of
 from beforehand.engine.exceptions.call_end import RecordedError, recorded_error, storable
@@ -72,7 +73,6 @@ from beforehand.journal.port import Busy, LeaseGranted, Post, RunChange, RunStat
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import RunLog, beginning, genesis
 from beforehand.model import records as r
-from beforehand.model.receipts import receipts_in, unproven
 from beforehand.model.run_history import RunHistory, open_boundaries, standing_inside
 from beforehand.model.shell import to_type
 from beforehand.model.stop_reasons import STOP_REASONS, StopReason
@@ -327,7 +327,10 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
     if error is None:
         error = active.calls.close()
     if error is None:
-        error = await unproven_claims(active, agent.requires, task.result())
+        try:
+            await check_claims(active, agent.requires, task.result())
+        except ClaimUnproven as unproven:
+            error = unproven
     if error is not None:
         return await _raised(active, error)
     try:
@@ -641,15 +644,3 @@ def called_off_by(error: BaseException | None) -> tuple[str, ...]:
             names.append(at.transaction)
         at = at.__cause__ or at.__context__
     return tuple(name for name in names if not any(encloses(other, name) for other in names if other != name))
-
-
-async def unproven_claims(active: ActiveRun, requires: tuple[str, ...], result: object) -> ClaimUnproven | None:
-    """The claims of the run that its records do not prove. They are read again: memory no longer has them all."""
-    if not requires and next(receipts_in(result), None) is None:
-        return None
-    await active.log.flush()
-    missing = unproven(await load(active.process, active.run), requires, result)
-    if not missing:
-        return None
-    text = f"run {active.run} claims what is not proven: {'; '.join(missing)}"
-    return ClaimUnproven(text, run=active.run, missing=tuple(missing))

@@ -113,9 +113,11 @@ class ModelLoop(msgspec.Struct, frozen=True):
         return cast("T", chat.value(text))
 
     async def _ended(self, chat: Chat) -> str:
-        while (reply := await chat.turn()).calls:
-            await chat.perform(reply.calls)
-        return reply.text
+        while True:
+            while (reply := await chat.turn()).calls:
+                await chat.perform(reply.calls)
+            if not await chat.tell_claims(reply.text):
+                return reply.text
 
 
 class Chat:
@@ -138,6 +140,7 @@ class Chat:
         self.turns = 0
         self.tokens = 0
         self._corrections = 0
+        self._told = ""
         self._section: RunContext | None = None
         self._instructions = loop.instructions
 
@@ -173,6 +176,20 @@ class Chat:
             failed = outcome.status != "succeeded"
             self.messages.append(ChatMessage("tool", outcome.as_text(), (), call.id, call.tool, failed))
         return outcomes
+
+    async def tell_claims(self, text: str) -> bool:
+        """Tell the model which effects the run claims with this last text and nothing proves; False if there are none.
+
+        It is told once, and again after each reopening of the run. What it then answers is its answer.
+        """
+        assert self._section is not None, "a text is the answer of a turn"
+        with self._section.inside():
+            result = None if self._returns is None else self.value(text)
+            missing = await RunContext.current().claims_to_tell(self._loop.tools, result, self._told)
+        if missing:
+            self._told = self._section.path
+            self.messages.append(user(f"Not proven: {'; '.join(missing)}. Do it now, or say why it cannot be done."))
+        return bool(missing)
 
     def value(self, text: str) -> Any:
         """The value of an answer as structured output. Raises `ArgumentError`, a `ValueError`, if it does not fit."""

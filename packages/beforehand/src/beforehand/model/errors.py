@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from beforehand.model.shell import to_type
+from beforehand.model.shell import lines, to_type
 
 
 class BeforehandError(Exception):
@@ -273,7 +273,7 @@ class ClaimUnproven(RunError):
     """A run ended by claiming effects that no succeeded operation of it proves; `missing` lists them."""
 
     def __init__(self, message: str, *, run: str, missing: tuple[str, ...]) -> None:
-        super().__init__(message, run=run, next_step=to_type("show", run))
+        super().__init__(message, run=run, next_step=lines(to_type("tell", run, "TEXT"), to_type("resume", run)))
         self.missing = missing
 
 

@@ -47,6 +47,8 @@ REFUSED: Final = "host:refused"
 ABANDONED: Final = "host:cancelled"
 NOTES: Final = frozenset({REFUSED, ABANDONED})
 """Values that note what became of a host's call: code never takes them."""
+TOLD, CLAIMED = "told_unproven", "claimed"
+"""The values that note which unproven claims a model was told of, and which `on_error` received."""
 JOINED: Final = "joined"
 """The value that notes that branches were joined under a time limit."""
 
@@ -119,6 +121,8 @@ class Lifecycle(msgspec.Struct, eq=False):
     forked_from: str = ""
     voices: tuple[str, ...] = ()
     """Who gave its code something, in order: an answer, a message, an event, a result, arguments, a new beginning."""
+    told_claims: dict[str, None] = {}
+    """The steps at which a model was told what the run claims and nothing proves, since the run was last reopened."""
     heard_before: dict[str, int] = {}
     """How many voices there were when a person was last asked about an operation. Clocks of two processes differ."""
 
@@ -545,6 +549,10 @@ class RunHistory:
                 self.lifecycle.heard(msgspec.json.decode(record.payload, type=Answered).by)
         elif isinstance(record, r.ValueRecorded) and record.what in NOTES:
             self.delivered.drop(record.step)
+        elif isinstance(record, r.ValueRecorded) and record.what == TOLD:
+            self.lifecycle.told_claims[record.step] = None
+        elif isinstance(record, r.ValueRecorded) and record.what == CLAIMED:
+            self.steps.unanswered[record.step] = self.delivered.count - 1
         elif isinstance(record, (r.ChildStarted, r.ChildJoined)):
             self._child(record)
 
@@ -800,6 +808,7 @@ class RunHistory:
         self._renew(lifecycle.stopped.renews if lifecycle.stopped is not None else ())
         self._ask_again()
         lifecycle.status, lifecycle.reason, lifecycle.stopped, lifecycle.cancelled = "running", "", None, None
+        lifecycle.told_claims = {}
         self.ownership.end_in_order()
         if self.children is not None:
             self.children.reopen()
