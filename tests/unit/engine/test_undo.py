@@ -289,9 +289,65 @@ async def test_a_run_below_whose_code_is_elsewhere_waits_and_is_named(lab: Lab):
         undone = await app.undo("trip-air", by="eve")
         assert states(undone) == {"trip-air/book#1": "undone", "trip-air~part.1/book#1": "waits"}
         assert undone.waits == "run trip-air~part.1 waits for a process with the code of the agent part"
+        row = await app.service.row("trip-air")
+        assert (row.status, row.reason) == ("suspended", "run trip-air waits for the undo of its child trip-air~part.1")
     async with lab.app(*tree.agents, recover=True) as app:
         await lab.pass_time(seconds=60)
         assert set((await statuses(app)).values()) == {"undone"}
+
+
+@pytest.mark.parametrize("recover", [False, True])
+@virtual
+async def test_a_run_is_undone_after_the_runs_below_it_and_names_what_stands_there(lab: Lab, recover: bool):
+    desk = Desk(lab).agent
+
+    @agent(tools=[])
+    async def middle(run: Run, name: str) -> None:
+        await run.join(await run.start(desk, "mailed"))
+
+    @agent(run_id="{name}", tools=[])
+    async def top(run: Run, name: str) -> None:
+        with contextlib.suppress(Exception):
+            await run.join(await run.start(middle, name))
+
+    agents = top, middle, desk
+    async with lab.app(*agents, recover=True) as app:
+        await app.run(top, "top")
+    child, below = "top~middle.1", "top~middle.1~desk.1"
+    async with lab.app(*agents, recover=recover) as app:
+        for _ in range(2):
+            undone = await app.undo("top", by="eve")
+            assert (undone.phase, undone.waits, undone.still_standing) == ("aborted", "", (f"{below}/mail#1",))
+            row = await app.service.row("top")
+            assert (row.status, row.reason) == ("completed", "undone by eve, but for 1 effect")
+    ends = [lab.of(run, r.RunUndone)[0] for run in (below, child, "top")]
+    assert [(end.still_standing, end.below) for end in ends] == [
+        (("mail#1",), ()), ((), (f"{below}/mail#1",)), ((), (f"{below}/mail#1",)),
+    ]  # fmt: skip
+    assert sorted(ends, key=lambda end: end.at) == ends
+
+
+@virtual
+async def test_a_run_is_not_undone_while_a_person_is_asked_about_a_run_below_it(lab: Lab):
+    desk = Desk(lab).agent
+
+    @agent(run_id="{name}", tools=[])
+    async def top(run: Run, name: str) -> None:
+        await run.start(desk, "booked")
+        raise ValueError("no")
+
+    async with lab.app(top, desk, recover=True) as app:
+        with pytest.raises(ValueError, match="no"):
+            await app.run(top, "top")
+        await lab.pass_time(seconds=60)
+        async with asyncio.timeout(60):
+            undone = await app.undo("top", by="eve")
+        assert states(undone)["top~desk.1/book#1"] == "asked"
+        assert (undone.phase, lab.of("top", r.RunUndone)) == ("aborted", [])
+        await app.service.resolve_transaction("top~desk.1", "", "accept", by="eve")
+        await lab.pass_time(seconds=60)  # the child wakes the run above it
+        assert (await statuses(app)) == {"top": "stopped", "top~desk.1": "stopped"}
+        assert lab.of("top", r.RunUndone)[0].below == ("top~desk.1/book#1",)
 
 
 class Counts:

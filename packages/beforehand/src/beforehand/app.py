@@ -427,33 +427,38 @@ class Beforehand:
 
         The last effect of a run is undone first, and runs below it that are under way are cancelled before.
         A second call, for example after a crash, continues the undo and returns the same result. The result lists
-        effects that cannot be undone. Raises `UsageError` for a run that has not ended, and an error that stopped the
-        undo of one of the runs, once the others have been undone.
+        effects that cannot be undone. A run is undone once those below it are. Raises `UsageError` for a run that has
+        not ended, and an error that stopped the undo of one of the runs, once those not above it have been undone.
         """
         await self.service.undo(run_id, by=by, why=why)
-        tree: list[RunHistory] = []
-        waits, errors = list[str](), list[BaseException]()
+        found: dict[str, tuple[RunHistory, Conclusion | None]] = {}
         names = [run_id]
         for name in names:  # it grows
-            try:
-                history, conclusion = await self._undo_one(name, by)
-            except UnknownRun:  # its parent ended before it was stored
-                continue
-            tree.append(history)
-            names += () if history.children is None else history.children.by_name
-            if conclusion is not None and conclusion.error is not None:
-                errors.append(conclusion.error)
-            elif conclusion is not None and conclusion.status == "suspended":
-                waits.append(conclusion.reason)
-        if errors:
+            with contextlib.suppress(UnknownRun):  # its parent ended before it was stored
+                found[name] = await self._undo_one(name, by)
+                children = found[name][0].children
+                names += () if children is None else children.by_name
+        for name in reversed(found):  # a run is undone once those below it are
+            conclusion = found[name][1]
+            if conclusion is not None and is_child_wait(conclusion.waits):
+                found[name] = await self._undo_one(name, by)
+        tree = [history for history, _ in found.values()]
+        conclusions = [conclusion for _, conclusion in found.values() if conclusion is not None]
+        if errors := [conclusion.error for conclusion in conclusions if conclusion.error is not None]:
             raise self._told(errors[0])
+        rests = [conclusion for conclusion in conclusions if conclusion.status == "suspended"]
         whole = tree[0].boundaries.by_name.get(WHOLE_RUN) or TransactionState(WHOLE_RUN, "aborting")
         effects = tuple(effect for history in tree for effect in effects_after(history))
         below = tuple(history.run for history in tree[1:])
-        waits = waits or [f"a person is asked about {one.operation}" for one in effects if one.state == "asked"]
+        waits = (
+            [conclusion.reason for conclusion in rests if not is_child_wait(conclusion.waits)]
+            or [f"a person is asked about {one.operation}" for one in effects if one.state == "asked"]
+            or [conclusion.reason for conclusion in rests]
+        )
         doubted = tuple(step for step in whole.undone if compensated(tree[0], step) != "undone")
         undone = tuple(step for step in whole.undone if step not in doubted)
-        standing = (*whole.still_standing, *doubted)
+        below_it = () if tree[0].lifecycle.undone is None else tree[0].lifecycle.undone.below
+        standing = (*whole.still_standing, *doubted, *below_it)
         return Undone(run_id, whole.phase, undone, standing, "; ".join(waits), effects, below)
 
     async def _undo_one(self, run: str, by: str) -> tuple[RunHistory, Conclusion | None]:
@@ -472,7 +477,7 @@ class Beforehand:
                 return history, Conclusion(run, "suspended", missing)
             if conclusion is not None and (conclusion.status == "suspended" or history.undo_state == "begun"):
                 break
-            conclusion = await self._conclude(run, None, None, reopener=by)
+            conclusion = await self._conclude(run, None, None, reopener=by, waits=False)
             history = await self.service.history(run)
         return history, conclusion
 

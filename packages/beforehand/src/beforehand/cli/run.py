@@ -104,7 +104,7 @@ async def resume(call: CommandCall, run_id: str, targets: tuple[str, ...], by: s
         ended = await result_of(app, run_id, app.resume(run_id, by=by))
         undone = (await app.service.history(run_id)).lifecycle.undone
     if undone is not None:  # it came to the end that was ordered
-        status, exit_status = ("partly undone", FAILED) if undone.still_standing else ("undone", DONE)
+        status, exit_status = ("partly undone", FAILED) if undone.still_standing or undone.below else ("undone", DONE)
         ended = RunOutput(run_id, status, exit_status, reason=undone.summary)
     return _tell_one(call, ended)
 

@@ -24,14 +24,15 @@ from beforehand.engine.messages import is_interrupted
 from beforehand.engine.queueing import ENDED, store_submitted
 from beforehand.engine.run_start import first_records
 from beforehand.engine.sealing import sealing
-from beforehand.engine.suspension import Pause
+from beforehand.engine.suspension import Ending, Pause
 from beforehand.engine.tree_budgets import trees_of
 from beforehand.errors import LimitsChanged, ParameterMismatch, UsageError
 from beforehand.journal.port import BodyFilter, LeaseGranted, QueuePlace, RunChange
 from beforehand.journal.record_codec import decode, encode, prefixes_of
 from beforehand.journal.run_log import beginning
 from beforehand.model import records as r
-from beforehand.model.children import DEEPEST, child_id, ended_as
+from beforehand.model.children import DEEPEST, RunEnd, child_id, ended_as
+from beforehand.model.ids import operation_id
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import around
 from beforehand.model.waits import CHILD
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from beforehand.engine.active_run.run import ActiveRun
     from beforehand.engine.active_run.scopes import Scope
     from beforehand.engine.tool_protocol import AgentCode, Input
+    from beforehand.journal.port import Journal
     from beforehand.model.run_history import Answer
 
 _ENDS: Final = BodyFilter(prefixes_of(r.RunCompleted, r.RunStoppedRecord, r.RunUndone, r.RunReopened))
@@ -263,8 +265,7 @@ async def _end_of(active: ActiveRun, name: str, child: str) -> r.ChildJoined | N
     rows = await journal.runs(run=child)
     if not rows or rows[0].status not in ENDED:
         return None
-    read = await journal.read(child, limit=_NEWEST, newest=True, only=_ENDS)
-    match ended_as(decode(row.body) for row in read if _ENDS.fits(row.body)):
+    match await _ended_as(journal, child):
         case r.RunCompleted(result=result, voices=voices):
             return r.ChildJoined(name, child, "completed", result=result, voices=voices, **active.log.stamp())
         case r.RunStoppedRecord(reason="budget"):
@@ -276,3 +277,26 @@ async def _end_of(active: ActiveRun, name: str, child: str) -> r.ChildJoined | N
             return r.ChildJoined(step=name, run=child, status="undone", error=error, **active.log.stamp())
         case None:
             return None
+
+
+async def _ended_as(journal: Journal, child: str) -> RunEnd | None:
+    read = await journal.read(child, limit=_NEWEST, newest=True, only=_ENDS)
+    return ended_as(decode(row.body) for row in read if _ENDS.fits(row.body))
+
+
+async def undone_below(active: ActiveRun) -> tuple[Ending | None, tuple[str, ...]]:
+    """The suspension of a run until the undo of its children is over; otherwise None, and the effects that stand below.
+
+    The end of a child's undo wakes the run.
+    """
+    journal, standing = active.process.journal, list[str]()
+    for child in () if active.history.children is None else active.history.children.by_name:
+        rows = await journal.runs(run=child)
+        if not rows or rows[0].status == "undone":
+            continue  # it was never stored, or nothing of it stands
+        end = await _ended_as(journal, child)
+        if not isinstance(end, r.RunUndone):
+            asks = f"run {active.run} waits for the undo of its child {child}"
+            return Ending("suspended", asks, waits=(Pause(CHILD, asks=asks),)), ()
+        standing += (*(operation_id(child, step) for step in end.still_standing), *end.below)
+    return None, tuple(standing)

@@ -16,6 +16,7 @@ import msgspec
 from beforehand.engine.active_run.log import load
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import branch_task
+from beforehand.engine.children import undone_below
 from beforehand.engine.claims import check_claims
 from beforehand.engine.commands import apply_commands, pending_commands, take_commands
 from beforehand.engine.driven_operation import driver_of
@@ -465,7 +466,8 @@ async def _undo(active: ActiveRun) -> Conclusion:
     if (order := history.lifecycle.undo) is not None and history.undo_state == "ordered":
         call_off(active, WHOLE_RUN, order.note or f"undone by {order.by}", order.by)
     drive_open_operations(active)
-    rests = await close_boundaries(active)
+    own = await close_boundaries(active)
+    rests, below = (own, ()) if own is not None else await undone_below(active)
     if rests is not None:
         return await _end_early(active, rests)
     active.seal("it was undone")
@@ -473,10 +475,12 @@ async def _undo(active: ActiveRun) -> Conclusion:
     whole = history.boundaries.by_name[WHOLE_RUN]
     inside = (step for step in standing_inside(history) if step not in {*whole.undone, *whole.still_standing})
     standing = (*whole.still_standing, *inside)
-    record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=standing, **active.log.stamp())
-    change = RunChange(history.lifecycle.after_undo(standing), reason=record.summary, release=True)
-    posts = active.process.outbox.posts(active.history, "run.undone", record.summary)
+    record = r.RunUndone(whole.by, whole.undone, standing, below, **active.log.stamp())
+    change = RunChange(history.lifecycle.after_undo(record), reason=record.summary, release=True)
+    notices = end_posts(history)  # the run above waits for it
+    posts = (*active.process.outbox.posts(history, "run.undone", record.summary), *notices)
     await active.log.append(record, change=change, posts=posts)
+    await _bring(active, notices)
     return Conclusion(active.run, "stopped", "undone", record.summary)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ DEEPEST: Final = 16
 """How many runs may be above a child: agents that start each other without end are refused here."""
 CHILD_ENDED: Final = "child_ended"
 """The command by which a child tells its parent that it has ended; its note is the name of the child."""
+RunEnd: TypeAlias = r.RunCompleted | r.RunStoppedRecord | r.RunUndone
 _STEP: Final = re.compile(r"start:([^/~#]+)#([1-9][0-9]{0,8})")
 _NAMED: Final = re.compile(r"[A-Za-z0-9_:@+=,-]+")
 """Steps that code named, as far as they can stand in a name; without a dot, which other names have."""
@@ -88,9 +89,9 @@ def child_id(parent: str, step: str) -> str:
     return f"{parent[:_LONGEST_PART]}{CHILD_MARK}{shown[:_LONGEST_PART]}.x{whole}"
 
 
-def ended_as(records: Iterable[r.Record]) -> r.RunCompleted | r.RunStoppedRecord | r.RunUndone | None:
+def ended_as(records: Iterable[r.Record]) -> RunEnd | None:
     """The last end among these records; None if the run was reopened since, or has not ended."""
-    end: r.RunCompleted | r.RunStoppedRecord | r.RunUndone | None = None
+    end: RunEnd | None = None
     for record in records:
         if isinstance(record, (r.RunCompleted, r.RunStoppedRecord, r.RunUndone)):
             end = record

@@ -8,7 +8,7 @@ The file is long because one record may change several parts of the fold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
@@ -156,9 +156,9 @@ class Lifecycle(msgspec.Struct, eq=False):
             case _:
                 self.reason = record.summary
 
-    def after_undo(self, still_standing: Collection[str]) -> Literal["completed", "stopped", "undone"]:
+    def after_undo(self, end: r.RunUndone) -> Literal["completed", "stopped", "undone"]:
         """The status of the run once it was undone. Where an effect stands, it keeps the one that it had."""
-        if not still_standing:
+        if not (end.still_standing or end.below):
             return "undone"
         return "stopped" if self.completed is None else "completed"
 
@@ -800,7 +800,7 @@ class RunHistory:
                 lifecycle.halted = record if STOP_REASONS[record.reason].asks_person else lifecycle.halted
             case _:
                 assert isinstance(record, r.RunUndone), record
-                lifecycle.status, lifecycle.reason = lifecycle.after_undo(record.still_standing), record.summary
+                lifecycle.status, lifecycle.reason = lifecycle.after_undo(record), record.summary
                 lifecycle.undone, lifecycle.stopped = record, None
 
     def _reopen(self) -> None:

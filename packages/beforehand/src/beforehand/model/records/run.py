@@ -332,16 +332,20 @@ class RunStoppedRecord(Stamped, frozen=True, tag="RunStopped"):
 
 
 class RunUndone(Stamped, frozen=True):
-    """A finished run was undone as far as possible: `undone` was compensated, `still_standing` was not."""
+    """A finished run was undone as far as possible: `undone` was compensated, `still_standing` was not.
+
+    `below` names the effects (RUN/STEP) that stand after the undo of the runs below it.
+    """
 
     by: str
     undone: tuple[str, ...] = ()
     still_standing: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
         """The end in a few words."""
-        left = len(self.still_standing)
+        left = len(self.still_standing) + len(self.below)
         return f"undone by {self.by}" + (f", but for {left} effect{'s' * (left > 1)}" if left else "")
 
 
