@@ -4,6 +4,7 @@ import secrets
 
 import pytest
 
+from beforehand_console.auth.rate_limits import PER_ACCOUNT
 from tests.unit.console.auth.stand import Stand, attacked
 
 
@@ -88,6 +89,29 @@ def test_what_strangers_try_is_recorded_without_filling_the_record():
             await stand.client.post("/items", headers={"origin": "https://evil.example"})
         whys = [one.access.why for one in await stand.authenticator.log.read("-")]
         assert sorted(whys) == ["another site", "no such token", "not signed in"]
+
+    attacked(told)
+
+
+def test_an_account_that_floods_is_told_to_wait_and_its_browser_goes_on():
+    async def told(stand: Stand) -> None:
+        house, browser = stand.house, await stand.signed_in()
+        token = {"authorization": f"Bearer {await house.token('ben')}"}
+        for _ in range(PER_ACCOUNT.burst):
+            assert (await stand.client.post("/api/v1/answers", headers=token, json={})).status_code == 200
+        reached = len(stand.inside.reached)
+        for path, kind in (("/api/v1/answers", "application/problem+json"), ("/items", "text/plain; charset=utf-8")):
+            answer = await stand.client.post(path, headers=token, json={})
+            assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+            assert answer.headers["content-type"] == kind
+        assert len(stand.inside.reached) == reached
+        assert (await stand.client.get("/api/v1/items", headers=token)).status_code == 200
+        assert (await stand.client.post("/items", headers=browser, data={"word": "yes"})).status_code == 200
+        house.now.ms += PER_ACCOUNT.every_ms
+        assert (await stand.client.post("/api/v1/answers", headers=token, json={})).status_code == 200
+        assert (await stand.client.post("/api/v1/answers", headers=token, json={})).status_code == 429
+        (refused,) = [one.access for one in await stand.authenticator.log.read("ben") if not one.access.allowed]
+        assert (refused.why, refused.via) == ("too many requests", "token")
 
     attacked(told)
 

@@ -19,6 +19,7 @@ from beforehand_console.auth.authenticator import Authenticator
 from beforehand_console.auth.authorize import Principal
 from beforehand_console.auth.csrf import SAFE, UNSAFE, RequestOrigin, refusal
 from beforehand_console.auth.proxy import TrustedProxy
+from beforehand_console.auth.rate_limits import PER_ACCOUNT, taken
 from beforehand_console.auth.site import Site, presented
 
 Message = MutableMapping[str, Any]
@@ -192,6 +193,8 @@ class Guard:
         self._proxy: Final = proxy
         self._open_paths: Final = open_paths
         self._open_below: Final = open_below
+        self._whole_ms: Final[dict[tuple[str, str], int]] = {}
+        """When the allowance of an account is whole again, apart for each way in: a stolen token stops no browser."""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection. Everything but HTTP and the server's own start and stop is refused."""
@@ -254,6 +257,10 @@ class Guard:
         scope["principal"], scope["origin"], scope["address"] = principal, asking.origin, asking.address
         if asking.method in SAFE:
             return b""
+        if principal is not None and (wait_ms := self._wait_ms(principal)):
+            await self._note(asking, "too many requests", principal)
+            after = ("retry-after", str(-(-wait_ms // 1000)))
+            return Refusal(429, f"{principal.name} sends too many requests", "wait, and then send it again", (after,))
         expected = JSON if asking.is_api else FORM
         return await read_body(asking.headers, receive, expected, LARGEST if principal else LARGEST_OF_STRANGERS)
 
@@ -299,6 +306,12 @@ class Guard:
             await self._note(asking, "not the proxy")
         return await self._authenticator.by_name(name) if name else None
 
+    def _wait_ms(self, principal: Principal) -> int:
+        """Count one request that changes something; returns how many milliseconds to wait with it."""
+        key = principal.name, principal.via
+        self._whole_ms[key], wait_ms = taken(PER_ACCOUNT, self._whole_ms.get(key, 0), self._authenticator.now_ms)
+        return wait_ms
+
     def _is_open(self, path: str) -> bool:
         return path in self._open_paths or path.startswith(self._open_below)
 
@@ -310,8 +323,9 @@ class Guard:
         place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
         return Refusal(303, "sign in", "", (("location", place),))
 
-    async def _note(self, asking: GuardedRequest, why: str) -> None:
-        access = Access("enter", allowed=False, why=why, address=asking.address)
+    async def _note(self, asking: GuardedRequest, why: str, principal: Principal | None = None) -> None:
+        who, via = ("", None) if principal is None else (principal.name, principal.via)
+        access = Access("enter", allowed=False, who=who, via=via, why=why, address=asking.address)
         await self._authenticator.log.note_hourly(access, self._authenticator.now_ms)
 
 

@@ -160,7 +160,7 @@ OPERATIONS: Final = (
     ApiEndpoint("GET", "/runs", "list_runs", "The runs, by name.", schemas.RunsPage, _runs, query=RunsQuery),
     ApiEndpoint(
         "POST", "/runs", "submit_run", "Submit a run to a queue. The same key is the same run.", Submitted, _submit,
-        body=schemas.SubmitRequest, problems=(404, 409, 429),
+        body=schemas.SubmitRequest, problems=(404, 409),
     ),
     ApiEndpoint("GET", "/runs/{run}", "get_run", "One run.", schemas.RunSummary, _run, problems=(404,)),
     ApiEndpoint(

@@ -83,6 +83,8 @@ def _operation(one: ApiEndpoint, of: dict[int, _Json], components: _Json) -> _Js
     if parameters:
         found["parameters"] = parameters
         statuses.add(HTTPStatus.UNPROCESSABLE_ENTITY)
+    if one.method == "POST":  # the guard limits the rate of an account
+        statuses.add(HTTPStatus.TOO_MANY_REQUESTS)
     if one.body is not None:
         found["requestBody"] = {"required": True} | _content("", "application/json", of[id(one.body)])
         statuses |= {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
