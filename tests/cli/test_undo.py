@@ -197,3 +197,46 @@ def test_a_person_is_asked_about_a_compensation_of_a_run_below_and_the_command_w
         "  undone    trip-lost~part.1/book#1",
         "trip-lost is undone, with 1 run below it.",
     ]
+
+
+STUCK = """
+from datetime import timedelta
+
+from beforehand import Natural, Operation, Rejected, Run, agent, tool
+
+@tool
+def take(what: str) -> str:
+    return what
+
+@take.compensate(restores=True)
+@tool(idempotency=Natural(within=timedelta(hours=1)))
+def put_back(operation: Operation[str], what: str) -> None:
+    raise Rejected("the shelf is full")
+
+@agent(run_id="shop-{what}", tools=[take])
+async def shop(run: Run, what: str) -> None:
+    async with run.transaction("order") as order:
+        await take(what)
+        order.abort("no")
+"""
+
+
+def test_a_second_decision_about_a_transaction_names_what_was_shown(beforehand: Lab):
+    beforehand.write("shop.py", STUCK)
+    assert beforehand("run", "shop.py:shop", '"pen"').status == 3
+    retry = ("transaction", "shop-pen/order", "--retry", "--by", "anna")
+    for _ in range(2):  # the same decision, given again before the run goes on
+        assert beforehand(*retry).status == 0
+    resumed = beforehand("resume", "shop-pen")
+    assert resumed.status == 3
+    said = beforehand(*retry)
+    assert (said.status, "this answer does not say what was shown" in said.err) == (2, True)
+    item = beforehand("inbox", "--item", "shop-pen/order", "--json").json
+    named = f"beforehand transaction shop-pen/order --retry --shown {item['digest'][:12]}"
+    assert named in resumed.err
+    assert named in beforehand("inbox", "--item", "shop-pen/order").out.replace("\n", " ")
+    assert named in beforehand("show", "shop-pen").out
+    assert beforehand(*retry, "--shown", "0" * 12).status == 2
+    for _ in range(2):
+        assert beforehand(*retry, "--shown", item["digest"][:12]).status == 0
+    assert beforehand("resume", "shop-pen").status == 3

@@ -25,11 +25,13 @@ from beforehand import (
     current_operation,
     tool,
 )
-from beforehand.errors import JournalUnavailable, RecordRefused, RunSuspended
+from beforehand.errors import JournalUnavailable, RecordRefused, RunSuspended, UsageError
 from beforehand.inspect.fork import fork
 from beforehand.journal.port import Write
 from beforehand.journal.record_codec import decode
 from beforehand.model import records as r
+from beforehand.model.waits import decode_waits
+from beforehand.people.loaded_item import load_item
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.transcripts import bury
 
@@ -340,7 +342,14 @@ async def test_a_parked_transaction_is_asked_about_once_for_each_reason(lab: Lab
             with pytest.raises(RunSuspended, match=r"partly undone: t/take#2/undo#2 is failed: .*the shelf is gone"):
                 await app.run(desk, "ann")
         parked = lab.of("r-ann", r.TransactionParked)
-        await app.service.resolve_transaction("r-ann", "t", "accept", by="eve")
+        with pytest.raises(UsageError, match="does not say what was shown"):
+            await app.service.resolve_transaction("r-ann", "t", "accept", by="eve")
+        shown = (await load_item(app.service.reader, "r-ann/t")).digest
+        (listed,) = decode_waits((await app.service.row("r-ann")).waits)
+        assert listed.shown == shown
+        with pytest.raises(UsageError, match="has changed since it was shown"):
+            await app.service.resolve_transaction("r-ann", "t", "accept", by="eve", shown="f" * 12)
+        await app.service.resolve_transaction("r-ann", "t", "accept", by="eve", shown=shown)
         with pytest.raises(TransactionAborted) as gone:
             await app.run(desk, "ann")
     assert [(one.stuck, one.undone, one.still_standing) for one in parked] == [

@@ -215,7 +215,7 @@ def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLi
         case TransactionState() as one:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"
             facts, due, asked_ms = _of_transaction(one), one.asks_until, one.parked_at
-            answers = answers_with(now.run, "person", f"{now.step}/")
+            answers = answers_with(now.run, "person", f"{now.step}/", shown=now.digest)
         case RunStoppedRecord() as stopped:
             asks = f"it cannot go on: {without_commands(stopped.error)}"
             facts, due, asked_ms = (), stopped.until, stopped.at

@@ -38,6 +38,7 @@ _CAN: Final = {
     "transaction",
     examples=(
         "beforehand transaction trip-17/book-trip --retry",
+        "beforehand transaction trip-17/book-trip --retry --shown 3f9c2a1b04de",
         "beforehand transaction trip-17/book-trip --accept --why 'refunded by hand'",
         "beforehand transaction trip-17/book-trip --abort --why 'customer called'",
     ),
@@ -47,12 +48,14 @@ _CAN: Final = {
 @click.option("--accept", is_flag=True, help="Accept the stuck operations as they are, and finish without them.")
 @click.option("--abort", is_flag=True, help="Abort a transaction that has not committed.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
+@click.option("--shown", default="", metavar="DIGEST", help="The digest of what you saw. A second decision needs it.")
 @by_option
-async def transaction(call: CommandCall, transaction: str, why: str, by: str, **flags: bool) -> None:
+async def transaction(call: CommandCall, transaction: str, why: str, shown: str, by: str, **flags: bool) -> None:
     """Decide about TRANSACTION (RUN/NAME): retry or accept a parked one, or abort an open one.
 
-    Your decision is recorded with your name. It takes effect when the run is next driven, by
-    a worker or by `beforehand resume`.
+    One that is stuck again asks anew: `beforehand inbox --item` shows the question and its
+    digest, which --shown names. Your decision is recorded with your name. It takes effect
+    when the run is next driven, by a worker or by `beforehand resume`.
     """
     run, name = split_operation_id(transaction)
     wanted = [word for word, given in flags.items() if given]
@@ -62,7 +65,7 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
         word: Literal["retry", "accept", "abort"] = (
             "abort" if flags["abort"] else "retry" if flags["retry"] else "accept"
         )
-        applied = await decide_transaction_idempotently(service, transaction, word, by=by, why=why)
+        applied = await decide_transaction_idempotently(service, transaction, word, by=by, why=why, shown=shown)
         found = (await service.history(run)).boundaries.by_name[name]
     if call.screen.as_json:
         call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})

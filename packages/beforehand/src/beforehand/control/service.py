@@ -177,7 +177,7 @@ class ControlService:
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
         record = r.Resolved(step, word, by, len(state.attempts), evidence, stored)
         checked_resolution(history, record, self._engine.tools)
-        checked_named(history, state, shown or self.shown)
+        checked_named(operation, state, shown or self.shown)
         checked_statement(history, state, by, evidence, self.proof)
         key = f"resolve/{step}/{len(state.attempts)}/{state.verification.checks}/{history.entry_seen}"
         if (first := await self._first(run, Command("resolve", by, evidence, record), key)) is not None:
@@ -199,7 +199,7 @@ class ControlService:
         person is asked again. Raises `UsageError`.
         """
         history, state = await self._asked(operation, by, yes=True, shown=shown)
-        checked_named(history, state, shown or self.shown)
+        checked_named(operation, state, shown or self.shown)
         return await self._decide(history, approval_of(state, granted(self._engine, by, why, lasts)), state)
 
     async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, why: str = "") -> Applied:
@@ -314,12 +314,17 @@ class ControlService:
         return await self._apply(run)
 
     async def resolve_transaction(
-        self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, why: str = ""
+        self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, why: str = "", shown: str = ""
     ) -> Applied:
-        """Decide on a parked transaction: retry the stuck steps, or accept it as it is. Raises `UsageError`."""
+        """Decide on a parked transaction: retry the stuck steps, or accept it as it is. Raises `UsageError`.
+
+        `shown` is the digest of what the person saw. Where a person decided before and it is stuck again, it is needed.
+        """
         history = await self.history(run)
         parked = checked_parked(history, transaction)
-        checked_shown(item_in(history, transaction), self.shown)
+        item = item_in(history, transaction)
+        checked_shown(item, shown or self.shown)
+        checked_named(item.item, parked, shown or self.shown)
         record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=why)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
         if (first := await self._first(run, Command("transaction", by, why, record), key)) is not None:

@@ -50,6 +50,7 @@ from beforehand.model.saga import (
     standing,
 )
 from beforehand.model.transaction import TransactionState, around, encloses
+from beforehand.model.waits import transaction_digest
 
 
 @sealing
@@ -394,8 +395,9 @@ async def _park(active: ActiveRun, boundary: TransactionState, move: ParkTransac
     what = "partly committed" if not boundary.backward else "partly undone"
     asks = f"{active.run}/{boundary.name} is {what}: {move.why}"
     pause = Pause(
-        "person", exit_of(boundary.name), None, asks, at=boundary.parked_at, until=boundary.asks_until, then="hold"
-    )
+        "person", exit_of(boundary.name), None, asks, at=boundary.parked_at, until=boundary.asks_until, then="hold",
+        shown=transaction_digest(boundary) if boundary.question_changed else "",
+    )  # fmt: skip
     await _rest(active, boundary, pause)
 
 

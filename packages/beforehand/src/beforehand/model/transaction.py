@@ -62,6 +62,11 @@ class TransactionState(msgspec.Struct, frozen=True, gc=False):
     asks_until: int = 0
 
     @property
+    def question_changed(self) -> bool:
+        """True if a person decided before about what is stuck in it."""
+        return self.tries > 1 or bool(self.accepted)
+
+    @property
     def over(self) -> bool:
         """True if it has ended: it was committed, or undone as far as possible."""
         return self.phase in {"committed", "aborted"}

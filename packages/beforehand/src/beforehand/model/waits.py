@@ -14,6 +14,7 @@ from beforehand.model.wording import question_of
 if TYPE_CHECKING:
     from beforehand.model.operation import OperationState
     from beforehand.model.run_history import RunHistory
+    from beforehand.model.transaction import TransactionState
 
 Then = Literal["", "refuse", "escalate", "hold", "default", "timeout"]
 """The action at a deadline: see `after_deadline`."""
@@ -94,6 +95,11 @@ def review_digest(history: RunHistory, operation: OperationState) -> str:
     return digest_of(len(operation.attempts), operation.reason, conflict, operation.phase, group)
 
 
+def transaction_digest(transaction: TransactionState) -> str:
+    """The digest of what is asked about a parked transaction."""
+    return digest_of(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
+
+
 def has_to_name(history: RunHistory, operation: OperationState) -> str:
     """The digest that an answer about what happened has to name, since the question changed; empty for none."""
     return review_digest(history, operation) if operation.approval.question_changed else ""
@@ -130,7 +136,8 @@ def answers_with(
         case "unreadable":
             return to_type("verify"), to_type("doctor"), to_type("resume", run)
         case "person" if step.endswith("/"):
-            return to_type("transaction", name, "--retry"), to_type("transaction", name, "--accept")
+            seen = ("--shown", brief(shown)) if shown else ()
+            return to_type("transaction", name, "--retry", *seen), to_type("transaction", name, "--accept", *seen)
         case "person" | "contradicted" | "contradicted, amendable":
             what = ("--evidence", "TEXT", *(("--shown", brief(shown)) if shown else ()), *by)
             options = _statements(kind, sent=sent, result=result)

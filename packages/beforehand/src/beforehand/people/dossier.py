@@ -516,7 +516,7 @@ def _commands(about: LoadedItem, listed: str) -> tuple[str, ...]:
             *(to_type("answer", about.item, *way, *named) for way in (("--ask", "TEXT"), *ways)),
         )
     if isinstance(about.subject, TransactionState):
-        return answers_with(about.run, "person", listed)
+        return answers_with(about.run, "person", listed, shown=about.digest)
     count = ("retry", "--sent", "NUMBER", "--evidence", "TEXT", "--shown", brief(about.digest))
     counted = (to_type("answer", about.item, *count),) if about.alike else ()
     return (*counted, *statements_on(about.history, about.subject))

@@ -72,14 +72,14 @@ async def _taken(service: ControlService, item: str | LoadedItem, given: Answer,
 
 
 async def decide_transaction_idempotently(
-    service: ControlService, item: str, word: Literal["retry", "accept", "abort"], *, by: str, why: str
+    service: ControlService, item: str, word: Literal["retry", "accept", "abort"], *, by: str, why: str, shown: str = ""
 ) -> Applied:
     """Decide about a transaction. The same person may repeat the same decision, which adds nothing."""
     run, name = split_operation_id(item)
     try:
         if word == "abort":
             return await service.call_off(run, name, by=by, why=why)
-        return await service.resolve_transaction(run, name, word, by=by, why=why)
+        return await service.resolve_transaction(run, name, word, by=by, why=why, shown=shown)
     except UsageError:
         records = [record async for _, record in service.reader.records(run)]
         if not _decides(records, name, word, by, why):
@@ -88,12 +88,16 @@ async def decide_transaction_idempotently(
 
 
 def _decides(records: Sequence[r.Record], transaction: str, word: str, by: str, why: str) -> bool:
-    """True if the last decision of a person about a transaction is this one."""
-    given = [
+    """True if the last decision of a person about a transaction is this one, and it is not stuck again since."""
+    told = [
         one
         for one in records
-        if isinstance(one, r.TransactionResolved | r.TransactionAborting) and one.transaction == transaction and one.by
+        if isinstance(one, r.TransactionResolved | r.TransactionAborting | r.TransactionParked)
+        and one.transaction == transaction
     ]
+    if word != "abort" and told and isinstance(told[-1], r.TransactionParked):
+        return False
+    given = [one for one in told if not isinstance(one, r.TransactionParked) and one.by]
     if not given or not same_person(given[-1].by, by):
         return False
     last = given[-1]

@@ -17,7 +17,7 @@ from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import WHOLE_RUN, TransactionState
-from beforehand.model.waits import BRIEF, alike_in, digest_of, review_digest
+from beforehand.model.waits import BRIEF, alike_in, digest_of, review_digest, transaction_digest
 from beforehand.model.waits import Item as Kind
 
 Subject: TypeAlias = OperationState | r.QuestionAsked | r.RunStoppedRecord | TransactionState
@@ -129,7 +129,7 @@ def _about(history: RunHistory, step: str) -> LoadedItem:
         where = f"{history.run}/{step}" if step else f"run {history.run}"
         raise UsageError(f"the inbox has no item {where}", next_step="see what waits for people: beforehand inbox")
     name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
-    digest = digest_of(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
+    digest = transaction_digest(transaction)
     return LoadedItem(
         name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction, history
     )
@@ -178,16 +178,18 @@ def checked_shown(now: LoadedItem, shown: str) -> None:
         )
 
 
-def checked_named(history: RunHistory, operation: OperationState, shown: str) -> None:
+def checked_named(name: str, asked: OperationState | TransactionState, shown: str) -> None:
     """Refuse an answer without a digest, if the question has changed since it was first asked.
 
     Raises `UsageError`.
     """
-    if operation.approval.question_changed and not shown:
-        name = operation_id(history.run, operation.step)
+    if (asked.approval if isinstance(asked, OperationState) else asked).question_changed and not shown:
+        known = "a person decided about it before, and it is stuck again"
+        if isinstance(asked, OperationState):
+            known = "it was edited or sent again, or something that it relies on is different"
+            known += f"; {count(len(asked.attempts), 'send')} on record"
         raise UsageError(
             f"what {name} asks has changed since it was first asked, and this answer does not say what was shown",
-            known="it was edited or sent again, or something that it relies on is different; "
-            f"{count(len(operation.attempts), 'send')} on record",
+            known=known,
             next_step=f"read it, and give the digest that is shown: {to_type('inbox', '--item', name)}",
         )
