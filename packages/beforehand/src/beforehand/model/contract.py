@@ -75,7 +75,7 @@ class Natural(msgspec.Struct, frozen=True, omit_defaults=True, tag="natural"):
     that such an attempt never overwrites a later write.
     """
 
-    within: timedelta = timedelta(minutes=5)
+    within: timedelta = timedelta(minutes=10)
     settle_window: timedelta = timedelta(seconds=30)
 
     def __post_init__(self) -> None:
