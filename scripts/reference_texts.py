@@ -212,7 +212,8 @@ SETTINGS: Final[dict[str, str]] = {
     " may still wake up and send. Until then absence is not believed. A shorter bound is a promise of yours.",
     "clock_error_ms": "How wrong a wall clock may be. What expires by it, such as a key's memory, closes this much"
     " earlier.",
-    "hold_ms": "Waits shorter than this keep the process; longer ones suspend the run.",
+    "hold_ms": "Waits shorter than this keep the process; longer ones suspend the run. The pauses between the attempts"
+    " of a keyed, natural or verifiable write count together.",
     "poll_ms": "How often to look for commands and events from outside.",
     "patience_ms": "How long a replay that cannot go on is given before it counts as diverged, where agent code waits"
     " for something that the runtime cannot see.",

@@ -485,6 +485,29 @@ async def test_recovery_waits_for_the_host_where_only_the_host_has_the_body(lab:
     assert lab.sent == ["paid"]
 
 
+@virtual
+async def test_a_body_that_can_be_sent_again_goes_on_over_an_outage_and_its_time_ends(lab: Lab):
+    """Each time its run is suspended in between, and only the host brings the body back."""
+    tried: list[float] = []
+
+    async def body() -> str:
+        assert beforehand.current_operation().key
+        tried.append(lab.loop.time())
+        raise NotSent("the system is down")
+
+    desk = paying(lab, body, idempotency=Key.forever())
+    async with lab.app(desk, recover=True, recover_every_ms=1000) as app:
+        app.start(desk, "x")
+        await lab.pass_time(minutes=9)
+        assert (await app.service.row("r-x")).status in {"running", "suspended"}
+        await lab.pass_time(minutes=11)
+        assert await app.run(desk, "x") == ["failed", None, None]
+        _, operation = await app.service.operation("r-x/call_1/pay#1")
+    assert operation.reason.startswith("the time for attempts is over (0:10:00)")
+    assert len(tried) < 30
+    assert lab.of("r-x", r.RunSuspendedRecord)
+
+
 @pytest.mark.parametrize("brings", [True, False])
 @virtual
 async def test_a_body_that_only_a_host_has_is_waited_for_and_not_for_ever(lab: Lab, *, brings: bool):

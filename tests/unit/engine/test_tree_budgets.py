@@ -13,7 +13,7 @@ from beforehand.inspect.fork import fork
 from beforehand.journal.port import BudgetUse
 from beforehand.model import records as r
 from beforehand.model.shared_use import PREFIX, TREE
-from beforehand.policies import Budget, RunBudget
+from beforehand.policies import Budget, Retry, RunBudget
 from beforehand.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, charges_in, virtual
 from tests.unit.engine.test_money_budgets import priced
@@ -162,7 +162,7 @@ async def test_what_is_in_flight_when_the_first_child_starts_is_settled_by_its_e
 
     ask = answering(answered.wait)
 
-    @tool(idempotency=Natural(), budget=Budget(call="2 EUR"))
+    @tool(idempotency=Natural(), budget=Budget(call="2 EUR"), retry=Retry())
     async def pay() -> str:
         await answered.wait()
         if not lands:

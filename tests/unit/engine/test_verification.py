@@ -376,7 +376,7 @@ async def test_changed_preconditions_are_not_read_again_without_a_pause(lab: Lab
         looks.append(lab.loop.time())
         return CannotTell()
 
-    async with lab.app(desk := one_call(switch)) as app:
+    async with lab.app(desk := one_call(switch), hold_ms=300_000) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
     assert len(looks) > 20

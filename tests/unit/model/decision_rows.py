@@ -40,7 +40,7 @@ def _ambiguous(story: Story) -> Story:
 
 
 def _spent(story: Story) -> Story:
-    for _ in range(story.contract.retry.attempts):
+    for _ in range(story.contract.retries.attempts):
         story.sent("ambiguous")
     return story
 

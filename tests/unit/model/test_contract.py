@@ -14,11 +14,10 @@ from beforehand.model.contract import (
     Once,
     Rejection,
     contract_digest,
-    default_retry,
     remembered_until_ms,
     stricter,
 )
-from beforehand.policies import READ_RETRY, WRITE_RETRY, Budget, Gate, Retry, milliseconds
+from beforehand.policies import OUTAGE_RETRY, READ_RETRY, WRITE_RETRY, Budget, Gate, Retry, milliseconds
 from tests.unit.model.stories import KEYED, NATURAL, PLAIN, VERIFIABLE, changed
 
 DAY = timedelta(days=1)
@@ -86,7 +85,22 @@ def test_a_key_is_trusted_until_a_retry_can_no_longer_arrive_in_time():
 
 
 def test_reads_and_writes_are_retried_by_policies_of_their_own():
-    assert (default_retry("read"), default_retry("write")) == (READ_RETRY, WRITE_RETRY)
+    assert (Contract("look", effect="read").retries, PLAIN.retries) == (READ_RETRY, WRITE_RETRY)
+    assert [one.retries for one in (KEYED, VERIFIABLE, NATURAL)] == [OUTAGE_RETRY] * 3
+
+
+def test_a_declared_policy_is_not_the_default_even_where_it_says_the_same():
+    declared = changed(KEYED, retry=Retry())
+    assert declared.retries == Retry() != KEYED.retries
+    assert msgspec.json.decode(msgspec.json.encode(declared), type=Contract).retries == Retry()
+    assert contract_digest(declared) != contract_digest(KEYED)
+
+
+def test_the_default_is_that_of_the_clauses_that_hold_by_now():
+    assert changed(PLAIN, verifies=True).retries == OUTAGE_RETRY
+    assert stricter(PLAIN, VERIFIABLE).retries == OUTAGE_RETRY, "it was begun before its verifier was registered"
+    assert stricter(PLAIN, KEYED).retries == WRITE_RETRY, "the key was not promised when it was begun"
+    assert stricter(KEYED, changed(KEYED, retry=Retry())).retries.attempts == Retry().attempts
 
 
 # --- the stricter of two ---------------------------------------------------------------------------------

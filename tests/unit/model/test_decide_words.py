@@ -10,6 +10,7 @@ from beforehand.model.contract import Key
 from beforehand.model.decision import evidence
 from beforehand.model.decision import moves as m
 from beforehand.model.outcome import Basis
+from beforehand.policies import Retry
 from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
 
 LIVE = {"live": frozenset({1})}
@@ -45,7 +46,7 @@ def test_an_outcome_says_why():
     )
     ordered = Story().sent("ambiguous").settled("unknown").person("retry")
     assert reason(ordered.sent("ambiguous", why="timed out").decide()) == "a person was asked before; timed out"
-    once = changed(PLAIN, retry=changed(PLAIN.retry, attempts=1))
+    once = changed(PLAIN, retry=Retry(attempts=1))
     open_end = Story(once).starts().decide()
     assert reason(open_end) == "1 of 1 attempts were made; the last one has no end on record"
     assert reason(Story(KEYED).starts().deferred(MINUTE).later(MINUTE).decide()) == "its answer did not come in time"

@@ -168,6 +168,18 @@ def test_time_in_which_nobody_could_attempt_is_no_time_for_attempts():
     assert elapsed(story.ends("lost")) == 2 * MINUTE + story.contract.timeout_ms
 
 
+def test_a_call_whose_process_died_is_no_time_for_attempts():
+    """Two deaths in calls that may take five minutes would otherwise use up ten minutes without a worker."""
+    died = Story().sent("not_sent").waits(MINUTE, "retry").later(DAY).starts().later(DAY).ends("lost", died=True)
+    assert elapsed(died) == MINUTE
+
+
+def test_the_pause_before_a_host_calls_again_counts_once_it_has():
+    late = Story(late=True).sent("not_sent").waits(HOUR, "retry").later(2 * HOUR)
+    assert elapsed(late) == 0
+    assert elapsed(late.sent("not_sent")) == HOUR
+
+
 def test_a_call_whose_end_no_one_clock_saw_counts_for_its_time_limit():
     limit = Story().contract.timeout_ms
     assert elapsed(Story().starts().rebooted(wall_ms=1)) == limit

@@ -28,7 +28,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     `attempts` includes the first attempt. Attempts whose process died do not count, unless `attempts` is 1; the setting
     `deaths_allowed` limits them. `elapsed` limits the time used for attempts, which is that of their calls and of the
     pauses between them. The pause after attempt n is drawn between 0 and `min(cap, base * 2**(n - 1))`. A `retry_after`
-    of the service is added to it.
+    of the service is added to it. A tool that declares no `Retry` has a default of its own.
     """
 
     attempts: int = 4
@@ -243,4 +243,6 @@ def written_duration(text: str) -> timedelta | None:
 READ_RETRY: Final = Retry(attempts=5, elapsed=timedelta(minutes=2), base=timedelta(milliseconds=100))
 DECISION_RETRY: Final = Retry(attempts=200, base=timedelta(milliseconds=500))
 WRITE_RETRY: Final = Retry()
+OUTAGE_RETRY: Final = Retry(attempts=200, cap=timedelta(minutes=2))
+"""The default of a write that can be sent again without a guess. Its time ends it: an outage shorter asks no person."""
 ONCE: Final = Retry(attempts=1)

@@ -47,7 +47,6 @@ from beforehand.model.contract import (
     OnUnknown,
     Pending,
     contract_digest,
-    default_retry,
 )
 from beforehand.model.outcome import Outcome
 from beforehand.model.parameters import parse_arguments
@@ -346,7 +345,8 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
       for a call in other words.
     - `pending`: the part of a success that is still pending: `Pending("an answer", about="lead")`. Until it ends, no
       further call on the same subject is sent.
-    - `timeout`, `retry`, `budget`: limits that survive a crash.
+    - `timeout`, `retry`, `budget`: limits that survive a crash. Without `retry` a keyed, natural or verifiable write is
+      attempted for ten minutes, any other write four times.
     - `rejections`: HTTP statuses that prove a refusal. `not_sent`: statuses after which nothing landed (429, 503);
       their `Retry-After` is honored. On a write, every other status is ambiguous.
     - `classify`: a function that states what an exception of the client library proves. It receives the exception and
@@ -414,7 +414,7 @@ def _declared(
         effect=effect,
         idempotency=idempotency,
         timeout_ms=milliseconds(timeout),
-        retry=retry or default_retry(effect),
+        retry=retry,
         budget=budget or Budget(),
         on_unknown=on_unknown,
         rejections=(*rejections_of(rejections, "rejected", where), *rejections_of(not_sent, "not_sent", where)),
@@ -453,7 +453,7 @@ def _titled(template: str, tool: Tool[..., Any]) -> str:
 
 def tool_from(function: Callable[..., Any], timeout: timedelta) -> Tool[..., Any]:
     """A plain function as a plain write, for handlers that are operations of their own."""
-    contract = Contract(function.__name__, timeout_ms=milliseconds(timeout), retry=default_retry("write"))
+    contract = Contract(function.__name__, timeout_ms=milliseconds(timeout))
     check_clauses(contract)
     return Tool(function, contract, frozenset(), serves=True)
 

@@ -157,7 +157,8 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
         screen.line("  people: ", (_cut(word), "bold"))
     if found.decided_by:
         screen.line("  decided by: ", (found.decided_by, "bold"))
-    screen.line("  next move: ", (found.move, "bold"), f" ({found.rule})")
+    until = f" until {moment(found.due)}" if found.due else ""
+    screen.line("  next move: ", (found.move + until, "bold"), f" ({found.rule})")
     if found.unread:
         screen.line((f"  not read here, and it may change the next move: {safe('; '.join(found.unread))}", "dim"))
     screen.line("")

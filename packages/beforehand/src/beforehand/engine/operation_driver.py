@@ -65,6 +65,7 @@ class Findings(msgspec.Struct):
     decided: Decided | None = None  # the last question, if its answer needed no clock
     refusal: BudgetRefusal | None = None  # the limit of a shared budget that has refused it, until it is asked again
     spent: SpentBudget | None = None  # the same for `decide`; also a price in another currency than a budget
+    held_since: int = 0  # the wall clock at which failing attempts began to hold a caller in this process
     hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known
 
 

@@ -35,8 +35,9 @@ class Settings(msgspec.Struct, frozen=True):
     `lease_ms`: how long a worker is believed alive without a sign of life. `margin_ms`: how much
     earlier it stops trusting its own lease. `pause_bound_ms`: how long after its lease a process that
     cannot be observed (another machine, another container) may still wake up. `hold_ms`: waits
-    shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
-    before it counts as diverged, where agent code waits for something the runtime cannot see.
+    shorter than this keep the process; the pauses of a write that goes on over an outage count together.
+    `patience_ms`: how long a replay that cannot go on is given before it counts as diverged, where agent code waits
+    for something the runtime cannot see.
     `silent_ms`: how long the code of a run may make no step before the log names the line at which it waits;
     0: no limit.
     `poll_ms`: how often to read what is new in the ledger. `grace_ms`: how long calls in flight may take to end when a

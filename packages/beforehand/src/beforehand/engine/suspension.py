@@ -59,6 +59,7 @@ class Pause(msgspec.Struct, frozen=True):
     result: bool = False  # whether an answer that it happened has to bring what the call returned
     budget: str = ""  # the shared budget that is spent
     declared: int | None = None  # the ledger entry of the limits under which it is; under others the wait is over
+    since: int = 0  # the wall clock at which its caller began to be held by failing attempts; 0: this wait is the first
 
 
 class BudgetRefusal(msgspec.Struct, frozen=True):

@@ -75,10 +75,22 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
         pause = Pause(move.why, driver.step, due, what_is_awaited(driver), shown=driver.operation.deferral.key)
     else:
         tool = driver.operation.intent.tool if move.why == "paused" and not log.history.lifecycle.paused else ""
-        pause = Pause(move.why, driver.step, due, f"{driver.id}: {move.rule}", tool=tool)
+        pause = Pause(
+            move.why, driver.step, due, f"{driver.id}: {move.rule}", tool=tool, since=_held_since(driver, move)
+        )
     slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else log.process.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
     await driver.rest(pause, seconds)
+
+
+def _held_since(driver: OperationDriver, move: m.Wait) -> int:
+    """The moment since which this process holds a caller over an outage of the service; 0 if there is none."""
+    operation = driver.operation
+    again = move.why in {"retry", "breaker"} and operation.attempts and not operation.in_progress
+    if not again or not driver.contract().safe_again:
+        return 0
+    driver.found.held_since = driver.found.held_since or driver.log.process.wall_ms()
+    return driver.found.held_since
 
 
 def _shown(history: RunHistory, operation: OperationState) -> str:

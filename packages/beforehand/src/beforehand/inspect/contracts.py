@@ -122,7 +122,7 @@ def _key_words(key: Key) -> str:
 
 
 def _limits(contract: Contract) -> str:
-    retry = contract.retry
+    retry = contract.retries
     return (
         f"one call takes at most {span(timedelta(milliseconds=contract.timeout_ms))}; "
         f"up to {retry.attempts} attempts within {span(retry.elapsed)}"

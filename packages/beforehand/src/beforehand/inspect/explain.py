@@ -90,6 +90,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     `words` are people's answers about it: when, who, what, and how their name is known. `relied_on` is the state
     observed before it was sent, `expected` the evidence that its success should leave; None where nothing was declared.
+    `due` is the wall clock at which the wait that is the next move ends; 0 where no clock ends it.
     `contradicted` is the evidence against a final outcome, and `relied` names what relied on that outcome.
     """
 
@@ -118,6 +119,7 @@ class Explanation(msgspec.Struct, frozen=True):
     expected: r.Raw | None = None
     contradicted: tuple[str, ...] = ()
     relied: tuple[str, ...] = ()
+    due: int = 0
 
 
 async def explain(reader: JournalReader, operation: str, now: Now, settings: Settings | None = None) -> Explanation:
@@ -165,6 +167,7 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
         expected=None if state.intent.expected == r.NOTHING else state.intent.expected,
         contradicted=state.links.contradicted,
         relied=await relied_on(reader, history, records, state.step) if state.links.contradicted else (),
+        due=now.wall + move.high_ms if isinstance(move, m.Wait) and move.drawn else 0,
     )
 
 

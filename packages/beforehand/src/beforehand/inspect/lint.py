@@ -103,7 +103,7 @@ RULES: Final[tuple[LintRule, ...]] = (
     ),
     LintRule(
         "key-outlived-by-retries", "danger",
-        lambda tool: not tool.settles and _key_ms(tool) < milliseconds(tool.contract.retry.elapsed),
+        lambda tool: not tool.settles and _key_ms(tool) < milliseconds(tool.contract.retries.elapsed),
         "an outage of more than {ttl}: it may be tried for {tries}, and by then its key is forgotten",
         "retry=Retry(elapsed=...) shorter than the key's life, or @{tool}.verify(settle_window=...)",
     ),
@@ -215,7 +215,7 @@ def _words(facts: ToolFacts) -> dict[str, str]:
         "guessed": " or ".join(facts.guessed),
         "ttl": span(key.ttl) if key is not None and key.ttl is not None else "",
         "within": span(natural.within) if natural is not None else "",
-        "tries": span(contract.retry.elapsed),
+        "tries": span(contract.retries.elapsed),
         "timeout": span(timedelta(milliseconds=contract.timeout_ms)),
     }
 

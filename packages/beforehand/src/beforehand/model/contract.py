@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from beforehand.policies import READ_RETRY, WRITE_RETRY, Budget, Gate, Retry, milliseconds
+from beforehand.policies import OUTAGE_RETRY, READ_RETRY, WRITE_RETRY, Budget, Gate, Retry, milliseconds
 
 Effect = Literal["read", "write"]
 InProgress = Literal["rejects", "blocks", "runs_twice"]
@@ -171,7 +171,7 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     confirms: str = ""  # the tool that completes the reservation it makes
     lapses_ms: int | None = None  # how long that reservation holds
     timeout_ms: int = 60_000
-    retry: Retry = WRITE_RETRY
+    retry: Retry | None = None  # None: the default for such a tool
     budget: Budget = Budget()
     on_unknown: OnUnknown = "suspend"
     rejections: tuple[Rejection, ...] = ()
@@ -186,6 +186,20 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     def key(self) -> Key | None:
         """The key clause, if the system dedupes on our key."""
         return self.idempotency if isinstance(self.idempotency, Key) else None
+
+    @property
+    def retries(self) -> Retry:
+        """The limits of its retries: the declared ones, else the default for what the contract promises by now."""
+        if self.retry is not None:
+            return self.retry
+        if self.effect == "read":
+            return READ_RETRY
+        return OUTAGE_RETRY if self.safe_again else WRITE_RETRY
+
+    @property
+    def safe_again(self) -> bool:
+        """True for a write with a promise or a verifier, by which it can be sent again without a guess."""
+        return self.effect == "write" and (self.idempotency is not None or self.verifies)
 
     @property
     def patience_ms(self) -> int:
@@ -242,7 +256,7 @@ def stricter(old: Contract, new: Contract) -> Contract:
         expects=old.expects or new.expects,
         check_first=(old.check_first or new.check_first) and new.verifies,
         settle_ms=None if old.settle_ms is None or new.settle_ms is None else max(old.settle_ms, new.settle_ms),
-        retry=_fewer(old.retry, new.retry),
+        retry=None if old.retry is None and new.retry is None else _fewer(old.retries, new.retries),
         budget=Budget(min(old.budget.cost, new.budget.cost), new.budget.call),
         rejections=tuple(answer for answer in new.rejections if answer in old.rejections),
         gate=old.gate.with_other(new.gate) if old.gate and new.gate else new.gate or old.gate,
@@ -291,11 +305,6 @@ def _fewer(old: Retry, new: Retry) -> Retry:
     return Retry(
         min(old.attempts, new.attempts), min(old.elapsed, new.elapsed), max(old.base, new.base), max(old.cap, new.cap)
     )
-
-
-def default_retry(effect: Effect) -> Retry:
-    """Reads are cheap to repeat; writes are not."""
-    return READ_RETRY if effect == "read" else WRITE_RETRY
 
 
 def remembered_until_ms(key: Key, timeout_ms: int, clock_error_ms: int) -> int | None:

@@ -380,8 +380,8 @@ def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
     timeout = retry = None
     if step.timeout_s is not None and step.timeout_s * 1000 < contract.timeout_ms:
         timeout = timedelta(seconds=step.timeout_s)
-    if step.attempts is not None and step.attempts < contract.retry.attempts:
-        retry = msgspec.structs.replace(contract.retry, attempts=step.attempts)
+    if step.attempts is not None and step.attempts < contract.retries.attempts:
+        retry = msgspec.structs.replace(contract.retries, attempts=step.attempts)
     return tool if timeout is None and retry is None else tool.options(timeout=timeout, retry=retry)
 
 

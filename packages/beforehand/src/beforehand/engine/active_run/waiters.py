@@ -236,22 +236,21 @@ class Waiters:
             why = active.replay.departure()
             return Ending("diverged", why, error=active.replay.divergence(why))  # now: it names what waits
         process = active.process
-        now = process.environment.clock.wall_ms()
-        horizon = now + process.settings.hold_ms
+        now, hold_ms = process.environment.clock.wall_ms(), process.settings.hold_ms
         # A time limit does not hold a run that waits for a child: the child may need the slot to end within that limit.
-        held_by_limit = now if any(pause.kind == CHILD for pause in waits) else horizon
-        limits, dues = self.limits.values(), [pause.due for pause in pauses if pause.due is not None]
-        far = all(due > horizon for due in dues) and all(end > held_by_limit for end in limits)
-        # On its last chance a run is not held: what follows may kill this process before anything proves that it waits.
-        long = bool(waits) and far
+        limit_ms = 0 if any(pause.kind == CHILD for pause in waits) else hold_ms
+        held = [(due, now, limit_ms) for due in self.limits.values()]
+        held += [(pause.due, pause.since or now, hold_ms) for pause in pauses if pause.due is not None]
+        long = bool(waits) and all(due - since > held_ms for due, since, held_ms in held)
         # A replay that waits for a time limit comes to the same place each time: a suspension would never end.
         goes_on = any(pause.kind == "left" for pause in pauses)
+        # On its last chance a run is not held: what follows may kill this process before anything proves that it waits.
         if long or (pauses and not goes_on and process.isolation.on_last_chance(active.run)):
             budget = active.history.budget
             if (asks := next((pause.asks for pause in waits if pause.kind == "budget"), None)) is not None:
                 own = "" if budget is None else budget.spent(BUDGET_LIMITS)
                 return Ending("budget", own or asks)
-            reason, due = "; ".join(_sentences(waits or pauses)), min((*limits, *dues), default=None)
+            reason, due = "; ".join(_sentences(waits or pauses)), min((due for due, _, _ in held), default=None)
             return Ending("suspended", reason, due, waits, last_chance=not long)
         return None
 

@@ -242,7 +242,7 @@ def _why_blocked(case: Case) -> str:
 def _used_up(case: Case) -> str:
     """The limit that the attempts have reached. While the system works on our key, a time of its own is the limit."""
     operation, contract = case.operation, case.contract
-    retry, busy = contract.retry, operation.in_progress
+    retry, busy = contract.retries, operation.in_progress
     # Deaths are not among them, but a single attempt is the only one.
     spent = case.evidence.spent if retry.attempts > 1 else max(case.evidence.spent, operation.deaths)
     if spent >= retry.attempts:
@@ -254,8 +254,6 @@ def _used_up(case: Case) -> str:
         waited, patience = in_progress_ms(operation, case.now), timedelta(milliseconds=contract.patience_ms)
         over = waited >= contract.patience_ms
         return f"the system has been working on it for {patience}, as it says itself" if over else ""
-    if operation.intent.late:
-        return ""  # most of the time it waited for its host, which alone can call it again
     used = elapsed_ms(operation, case.situation, case.now)
     if case.situation.breaker_ms <= 0 and used >= milliseconds(retry.elapsed):
         return f"the time for attempts is over ({retry.elapsed})"

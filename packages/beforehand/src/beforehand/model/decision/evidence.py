@@ -138,10 +138,14 @@ def elapsed_ms(operation: OperationState, situation: Situation, now: Moment) -> 
     """Time used for attempts, which `Retry.elapsed` limits: the calls, and the pauses drawn between them.
 
     Neither counts for longer than it could last. So no time counts in which nothing could be attempted: between two
-    processes, while a clock jumped, behind an open breaker, or while a person or another operation was waited for.
+    processes, while a clock jumped, behind an open breaker, or while a person or another operation was waited for. Nor
+    does a call whose process died: when it ended is not known, and deaths have a limit of their own.
     """
     limit = situation.contract.timeout_ms
-    calls = sum(min(limit, _call_ms(one, now, limit)) for one in operation.attempts if not one.in_progress)
+    counted = [one for one in operation.attempts if not (one.in_progress or (one.end is not None and one.end.died))]
+    calls = sum(min(limit, _call_ms(one, now, limit)) for one in counted)
+    if operation.intent.late:  # its present pause lasts until its host calls it again, which alone can do so
+        return calls + operation.pauses.attempts_ms
     return calls + operation.pauses_until(now.boot, now.up, now.wall).attempts_ms
 
 

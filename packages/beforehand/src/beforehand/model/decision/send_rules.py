@@ -20,7 +20,7 @@ from beforehand.model.decision.verify_rules import (
     verify_or_unknown,
 )
 from beforehand.model.outcome import MISMATCH, PENDING, REFUSED
-from beforehand.policies import Retry, milliseconds
+from beforehand.policies import WRITE_RETRY, Retry, milliseconds
 
 _SECOND: Final = timedelta(seconds=1)
 _FIRST: Final = Send("first attempt")
@@ -286,8 +286,8 @@ def _backoff(case: Case) -> Move | None:
     least = (end.retry_after_ms or 0) if end is not None else 0
     busy = operation.times_in_progress
     if operation.in_progress:
-        return _until_it_is_done(case.contract.retry, busy, least)
-    ceiling = case.contract.retry.ceiling_ms(len(operation.attempts) - busy - 1)
+        return _until_it_is_done(case.contract.retry or WRITE_RETRY, busy, least)
+    ceiling = case.contract.retries.ceiling_ms(len(operation.attempts) - busy - 1)
     return Wait("full jitter before the next attempt", least, least + ceiling)
 
 
