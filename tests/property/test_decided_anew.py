@@ -10,6 +10,7 @@ field, a new reason that blocks, or what a new rule reads, and each of them has 
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -235,7 +236,12 @@ def questions() -> dict[str, Question]:
 
 
 QUESTIONS: Final = questions()
-VARIANTS: Final = [(question, variant) for question in QUESTIONS.values() for variant in variants_of(question)]
+
+
+@functools.cache
+def variants() -> list[tuple[Question, Variant]]:
+    """Every question with each of its variants. They take a second, so only what runs these tests makes them."""
+    return [(question, variant) for question in QUESTIONS.values() for variant in variants_of(question)]
 
 
 # --- the driver under test, and what its answers depend on -----------------------------------------------------------
@@ -276,10 +282,11 @@ class Driver:
         return None
 
 
-def decisive(variants: list[tuple[Question, Variant]]) -> dict[str, list[tuple[Question, Variant]]]:
+@functools.cache
+def decisive() -> dict[str, list[tuple[Question, Variant]]]:
     """For each field the variants in which it changes the move."""
     found: dict[str, list[tuple[Question, Variant]]] = {}
-    for question, variant in variants:
+    for question, variant in variants():
         before, after = answer(decide, question), answer(decide, variant.question)
         if before != after and not isinstance(before, str) and not isinstance(after, str):
             for name in variant.fields:
@@ -287,13 +294,14 @@ def decisive(variants: list[tuple[Question, Variant]]) -> dict[str, list[tuple[Q
     return found
 
 
-DECISIVE: Final = decisive(VARIANTS)
-FIELDS: Final = sorted({name for _, variant in VARIANTS for name in variant.fields})
-UNREAD: Final = [name for name in FIELDS if name not in DECISIVE]
-PATHS: Final = {name: set[str]() for name in FIELDS}
-for _, other in VARIANTS:
-    for field in other.fields:
-        PATHS[field].update(other.fields)
+@functools.cache
+def paths() -> dict[str, set[str]]:
+    """For each field those that change with it in a variant: itself, what it is a part of, and its parts."""
+    found: dict[str, set[str]] = {}
+    for _, variant in variants():
+        for field in variant.fields:
+            found.setdefault(field, set()).update(variant.fields)
+    return found
 
 
 def watched(value: Any, seen: set[str]) -> Any:
@@ -325,10 +333,13 @@ def fields_within(kind: Any, found: set[str]) -> set[str]:
     return found
 
 
+FIELDS: Final = sorted(set().union(*(fields_within(kind, set()) for kind in (OperationState, Situation, Now))))
+
+
 def test_every_field_gets_another_value():
-    every = set().union(*(fields_within(kind, set()) for kind in (OperationState, Situation, Now)))
-    left_out = every - set(FIELDS)
+    left_out = set(FIELDS) - set(paths())
     assert not left_out, f"{sorted(left_out)}: no question holds such a value: add one that does to `questions`."
+    assert set(paths()) == set(FIELDS)
 
 
 def test_a_field_without_a_known_second_value_fails():
@@ -347,13 +358,13 @@ def test_every_field_that_the_rules_read_decides_a_question():
         read.clear()  # a clause reads its own fields as it is made
         decide(operation, situation, now)
         seen |= read
-    idle = (seen & set(FIELDS)) - set(DECISIVE)
+    idle = (seen & set(FIELDS)) - set(decisive())
     assert not idle, f"{sorted(idle)}: read, and no question is decided by it: add one that is to `questions`."
     assert len(seen) > 80
 
 
 def test_the_driver_answers_every_question_as_decide_does(monkeypatch: pytest.MonkeyPatch):
-    assert Driver(monkeypatch).wrong(VARIANTS) is None
+    assert Driver(monkeypatch).wrong(variants()) is None
 
 
 # --- planted memos ---------------------------------------------------------------------------------------------------
@@ -383,10 +394,35 @@ def plant(monkeypatch: pytest.MonkeyPatch, key: Callable[[Question], Any]) -> No
     monkeypatch.setattr(asking, "next_move", remembered)
 
 
-@pytest.mark.parametrize("name", sorted(DECISIVE))
+@pytest.mark.parametrize("name", FIELDS)
 def test_a_memo_whose_key_leaves_out_one_field_is_found(name: str, monkeypatch: pytest.MonkeyPatch):
+    if name in decisive():
+        leave_out_what_is_read(name, monkeypatch)
+    else:
+        leave_out_what_a_new_rule_reads(name, monkeypatch)
+
+
+def leave_out_what_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, lambda question: key_without(frozenset({name}), tuple(question)))
-    found = Driver(monkeypatch).wrong(DECISIVE[name])
+    found = Driver(monkeypatch).wrong(decisive()[name])
+    assert found is not None
+    assert name in found.fields
+
+
+def leave_out_what_a_new_rule_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key holds all that the rules of today read, so that only the new rule makes it wrong."""
+    few = [(question, variant) for question, variant in variants() if name in variant.fields][:20]
+    unread = frozenset(FIELDS) - set(decisive())
+    plant(monkeypatch, lambda question: key_without(unread, tuple(question)))
+    assert Driver(monkeypatch).wrong(few) is None
+
+    def put_first(case: Case) -> Move:
+        read = key_without(frozenset(FIELDS) - {name} - paths()[name], (case.operation, case.situation, case.now))
+        return Settle("a new rule", "failed", RULE, repr(read))
+
+    for table in ("_OPEN", "_UNTRIED", "_AFTER_UNKNOWN"):
+        monkeypatch.setattr(rules, table, (put_first, *getattr(rules, table)))
+    found = Driver(monkeypatch).wrong(few)
     assert found is not None
     assert name in found.fields
 
@@ -404,28 +440,10 @@ def test_a_memo_that_knows_the_stop_reasons_of_today_is_found(monkeypatch: pytes
     question = QUESTIONS["ambiguous"]
     read: Any = {name: getattr(question.situation, name) for name in Situation.__struct_fields__}
     wider = question._replace(situation=Wider(**read))
-    variants = [(wider, variant) for variant in variants_of(wider)]
-    assert Driver(monkeypatch).wrong(variants) is None
+    wide = [(wider, variant) for variant in variants_of(wider)]
+    assert Driver(monkeypatch).wrong(wide) is None
     plant(monkeypatch, key)
-    found = Driver(monkeypatch).wrong(variants)
+    found = Driver(monkeypatch).wrong(wide)
     assert found is not None
     assert found.fields == ("Wider.blocked",)
     assert found.question.situation.blocked == "evacuated"
-
-
-@pytest.mark.parametrize("name", UNREAD)
-def test_a_memo_that_leaves_out_what_a_new_rule_reads_is_found(name: str, monkeypatch: pytest.MonkeyPatch):
-    """The key holds all that the rules of today read, so that only the new rule makes it wrong."""
-    variants = [(question, variant) for question, variant in VARIANTS if name in variant.fields][:20]
-    plant(monkeypatch, lambda question: key_without(frozenset(UNREAD), tuple(question)))
-    assert Driver(monkeypatch).wrong(variants) is None
-
-    def put_first(case: Case) -> Move:
-        read = key_without(frozenset(FIELDS) - {name} - PATHS[name], (case.operation, case.situation, case.now))
-        return Settle("a new rule", "failed", RULE, repr(read))
-
-    for table in ("_OPEN", "_UNTRIED", "_AFTER_UNKNOWN"):
-        monkeypatch.setattr(rules, table, (put_first, *getattr(rules, table)))
-    found = Driver(monkeypatch).wrong(variants)
-    assert found is not None
-    assert name in found.fields
