@@ -19,14 +19,15 @@ from beforehand.journal.run_log import genesis, verify_chain
 from beforehand.journal.sqlite.journal import SqliteJournal
 
 CHILD = Path(__file__).with_name("journal_child.py")
+STRACE = ("strace", "-f", "--seccomp-bpf", "-e", "trace=pwrite64,fdatasync,fsync")  # it stops at no other call
 
 
 def spoil(place: Path, fault: str, suffix: str, commits: str) -> tuple[list[str], list[str]]:
     """Run the workload with a fault on one of the journal's files; its words, and the calls on that file."""
     path, trace = place / "journal.db", place / "trace"
     create(path)
-    strace = ["strace", "-f", "-o", str(trace), "-P", f"{path}{suffix}", "-e", "trace=pwrite64,fdatasync,fsync"]
-    command = [*strace, "-e", f"inject={fault}", sys.executable, str(CHILD), str(path), commits]
+    strace = [*STRACE, "-o", str(trace), "-P", f"{path}{suffix}", "-e", f"inject={fault}"]
+    command = [*strace, sys.executable, str(CHILD), str(path), commits]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), trace.read_text().splitlines()

@@ -33,8 +33,9 @@ def record(place: Path, mode: str) -> list[Operation]:
     """Run the workload on a journal that does not exist yet, and note what it does to its files."""
     directory = place / "recorded"
     directory.mkdir()
-    strace = ["strace", "-ff", "--absolute-timestamps=unix,ns", "-y", "-xx", "-s", "8000000", "-e", CALLS]
-    command = [*strace, "-o", str(place / "trace"), sys.executable, str(CHILD), str(directory / "journal.db")]
+    strace = ["strace", "-ff", "--seccomp-bpf", "--absolute-timestamps=unix,ns", "-y", "-xx", "-s", "8000000"]
+    strace += ["-e", CALLS, "-o", str(place / "trace")]
+    command = [*strace, sys.executable, str(CHILD), str(directory / "journal.db")]
     subprocess.run([*command, "loop", mode, "4"], check=True, capture_output=True)
     operations = [
         step for step in parse(place.glob("trace.*"), directory) if not getattr(step, "name", "").endswith("-shm")
