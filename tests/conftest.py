@@ -87,8 +87,8 @@ def pytest_collection_finish() -> None:
     # The tests are compiled and kept by now. A program that a test writes, and changes within the same second, has to be
     # compiled each time: by its second and its length alone Python tells whether what it kept is still right.
     sys.dont_write_bytecode = True
-    # For the pytests that tests start: this plugin takes a second to import, and none of them needs it.
-    os.environ["PYTEST_ADDOPTS"] = "-p no:schemathesis"
+    # For the pytests that tests start: these plugins take half a second to import, and none of them needs one.
+    os.environ["PYTEST_ADDOPTS"] = "-p no:schemathesis -p no:hypothesispytest -p no:anyio"
 
 
 @pytest.hookimpl(optionalhook=True)
