@@ -10,132 +10,153 @@ import importlib
 import json
 import os
 import runpy
+import select
+import socket
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[1]
+UNKEPT = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""As in `tests/conftest.py`: nothing is kept of a program that a test changes within the same second."""
+
+
+def start(arguments: list[str], *, env: Mapping[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
+    """As `subprocess.Popen([sys.executable, *arguments], text=True, ...)` with a directory, streams and a session.
+
+    A program with other `PYTHON...` variables than this process begins anew: an interpreter reads them as it starts.
+    The arguments are those of Python: `-m MODULE ...` and `-c PROGRAM ...`, also after `-P`, or `FILE ...`.
+    """
+    env = {**(os.environ if env is None else env), **UNKEPT}
+    kind = Fork if _of_python(env) == _of_python({**os.environ, **UNKEPT}) else subprocess.Popen
+    return kind([sys.executable, *map(str, arguments)], env=env, text=True, **how)
 
 
 def run(
     arguments: list[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """As `subprocess.run([sys.executable, *arguments], ...)` with its output captured and no input.
-
-    A program with other `PYTHON...` variables than this process begins anew: an interpreter reads them as it starts.
-    The arguments are those of Python: `-m MODULE ...` and `-c PROGRAM ...`, also after `-P`, or `FILE ...`.
-    """
-    if env is not None and _of_python(env) != _of_python(os.environ):
-        return subprocess.run(
-            [sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-            timeout=timeout, check=False,
-        )  # fmt: skip
-    with tempfile.TemporaryDirectory() as directory:
-        out, err = Path(directory) / "out", Path(directory) / "err"
-        job = {
-            "arguments": arguments, "cwd": str(cwd or Path.cwd()), "env": dict(os.environ if env is None else env),
-            "out": str(out), "err": str(err), "timeout": timeout,
-        }  # fmt: skip
-        warm = _warm()
-        warm.jobs.write(json.dumps(job) + "\n")
-        warm.jobs.flush()
-        status: int | None = json.loads(warm.answers.readline())
-        if status is None:
-            raise subprocess.TimeoutExpired(arguments, timeout)
-        return subprocess.CompletedProcess(arguments, status, out.read_text("utf-8"), err.read_text("utf-8"))
+    """As `subprocess.run([sys.executable, *arguments], ...)` with its output captured and no input."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start(arguments, cwd=cwd, env=env, **streams) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
 def _of_python(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name.startswith("PYTHON")}
 
 
-class Warm(NamedTuple):
-    """A warm process: it reads jobs, and answers how each ended."""
+class Fork(subprocess.Popen):  # type: ignore[type-arg]  # of text or bytes, as the base class
+    """A process whose parent is the warm one, which alone can receive its exit status."""
 
-    jobs: IO[str]
-    answers: IO[str]
+    def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest):
+        streams = rest[3:9]  # the child's and our ends, of input, output and errors; -1 where it is ours that is used
+        ends = [ours if end == -1 else end for ours, end in enumerate((streams[0], streams[3], streams[5]))]
+        job = {"arguments": args[1:], "cwd": str(cwd or Path.cwd()), "env": dict(env), "session": rest[-2]}
+        self.pid = _asked(job, ends)
+        self._ends = os.pidfd_open(self.pid)
+        self._child_created = True
+        self._close_pipe_fds(*streams)
+
+    def _wait(self, timeout):
+        """Unlike that of the base class it never looks again and again."""
+        if self._internal_poll(seconds=timeout) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+    def _internal_poll(self, _deadstate=None, seconds=0):
+        with self._waitpid_lock:
+            if self.returncode is None and select.select([self._ends], [], [], seconds)[0]:
+                self.returncode = _asked({"ended": self.pid})
+                os.close(self._ends)
+        return self.returncode
 
 
-_processes: list[Warm] = []
-"""The warm process of this one, as soon as it is needed."""
+_warm: list[socket.socket] = []
+"""The way to the warm process of this one, as soon as it is needed."""
+_asking = threading.Lock()
 
 
-def _warm() -> Warm:
-    if not _processes:
-        command = [sys.executable, "-P", str(Path(__file__)), *sys.path]
-        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        assert server.stdin is not None
-        assert server.stdout is not None
-        atexit.register(server.communicate)
-        _processes.append(Warm(server.stdin, server.stdout))
-    return _processes[0]
+def _asked(question: Mapping[str, Any], descriptors: list[int] = []) -> int:  # noqa: B006 - nothing is added to it
+    """The answer of the warm process."""
+    with _asking:
+        if not _warm:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            command = [sys.executable, "-P", str(Path(__file__)), *sys.path]
+            with theirs:
+                server = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, cwd=ROOT)
+            _keep(ours, server.wait)
+        socket.send_fds(_warm[0], [json.dumps(question).encode()], descriptors)
+        answer = _warm[0].recv(64)
+        assert answer, "the warm process has ended"
+        return int(answer)
+
+
+def _keep(ours: socket.socket, wait: Callable[[], object]) -> None:
+    _warm[:] = [ours]
+
+    def end() -> None:
+        ours.close()
+        wait()
+
+    atexit.register(end)
 
 
 def keep() -> None:
     """Take this process as it is now, itself a fork of a warm one, as what later programs begin from."""
-    (jobs, to_do), (results, answers) = os.pipe(), os.pipe()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     kept = os.fork()
     if kept == 0:
-        os.close(to_do)
-        os.close(results)
-        serve(os.fdopen(jobs), os.fdopen(answers, "w"))
+        ours.close()
+        serve(theirs)
         os._exit(0)
-    os.close(jobs)
-    os.close(answers)
-    warm = Warm(os.fdopen(to_do, "w"), os.fdopen(results))
-    _processes[:] = [warm]
-
-    def end() -> None:
-        warm.jobs.close()
-        os.waitpid(kept, 0)
-
-    atexit.register(end)
+    theirs.close()
+    _keep(ours, lambda: os.waitpid(kept, 0))
 
 
 # --- the warm process -------------------------------------------------------------------------------------------------
 
 
-def serve(jobs: IO[str], answers: IO[str]) -> None:
-    """Fork a child for each job, and answer how it ended: its exit status, below zero for a signal, None if it hangs."""
-    for line in jobs:
-        job: dict[str, Any] = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            become(job)
-        answers.write(json.dumps(ended(child, job["timeout"])) + "\n")
-        answers.flush()
+def serve(questions: socket.socket) -> None:
+    """Fork a child for each job, and answer its id; later its exit status, below zero for a signal."""
+    while True:
+        text, descriptors, _, _ = socket.recv_fds(questions, 1_000_000, 3)
+        if not text:
+            return
+        question: dict[str, Any] = json.loads(text)
+        if "ended" in question:
+            answer = os.waitstatus_to_exitcode(os.waitpid(question["ended"], 0)[1])
+        elif (answer := os.fork()) == 0:
+            questions.close()
+            become(question, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        questions.send(str(answer).encode())
 
 
-def ended(child: int, seconds: float) -> int | None:
-    """The exit status of a child; None if it took longer, and was killed."""
-    import select
-    import signal
-
-    watched = os.pidfd_open(child)
-    try:
-        in_time = bool(select.select([watched], [], [], seconds)[0])
-        if not in_time:
-            os.kill(child, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        return status if in_time else None
-    finally:
-        os.close(watched)
-
-
-def become(job: Mapping[str, Any]) -> NoReturn:
+def become(job: Mapping[str, Any], streams: list[int]) -> NoReturn:
     """Run the program of a job in this process, which ends as the program does."""
     os.environ.clear()
     os.environ.update(job["env"])
-    sys.dont_write_bytecode = True  # as in `tests/conftest.py`
+    sys.dont_write_bytecode = True
     os.chdir(job["cwd"])
-    for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (1, job["out"], WRITE), (2, job["err"], WRITE)):
-        opened = os.open(path, flags, 0o600)
-        os.dup2(opened, descriptor)
-        os.close(opened)
+    if job["session"]:
+        os.setsid()
+    for descriptor, stream in enumerate(streams):
+        os.dup2(stream, descriptor)
+        os.close(stream)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # a pipe, a file and a terminal differ
+        like, line = getattr(sys, name), 1 if name == "stderr" else -1
+        fresh = open(like.fileno(), mode, line, like.encoding, like.errors, closefd=False)  # noqa: SIM115 - stays open
+        setattr(sys, name, fresh)
+    sys.orig_argv[:] = [sys.executable, *job["arguments"]]
     status = 1
     try:
         perform(job["arguments"])
@@ -174,18 +195,16 @@ def perform(words: list[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-
-
 if __name__ == "__main__":
     sys.path[:] = sys.argv[1:]
     import gc
     import pkgutil
 
     import beforehand.cli
-    import beforehand.journal.sqlite.journal
 
     for command in pkgutil.iter_modules(beforehand.cli.__path__, "beforehand.cli."):
         importlib.import_module(command.name)
+    for late in ("beforehand.journal.sqlite.backend", "beforehand.journal.sqlite.reader", "rich.cells", "rich.console"):
+        importlib.import_module(late)
     gc.freeze()  # so that a collection in a child touches nothing of its parent, which would be copied
-    serve(sys.stdin, sys.stdout)
+    serve(socket.socket(fileno=0))

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,10 +116,6 @@ class Said:
         return " ".join(self.err.split())
 
 
-UNKEPT = {"PYTHONDONTWRITEBYTECODE": "1"}
-"""For processes that run a program which the test changes within the same second: nothing compiled of it is kept."""
-
-
 @dataclass(frozen=True)
 class Lab:
     """A directory with a desk in it, and the command line called from there."""
@@ -137,19 +132,18 @@ class Lab:
 
     def apart(self, *arguments: str, **environment: str) -> Said:
         """Call a command in a process of its own."""
-        words = self.command(*arguments)[1:]
-        ended = forked.run(words, cwd=self.directory, env=self.surroundings(environment))
+        ended = forked.run(self.command(*arguments), cwd=self.directory, env=self.surroundings(environment))
         return Said(ended.returncode, ended.stdout, ended.stderr)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start a command in a process of its own; what it says on standard error can be read line by line."""
-        return subprocess.Popen(
-            self.command(*arguments), cwd=self.directory, env=self.surroundings(environment) | UNKEPT, text=True,
+        return forked.start(
+            self.command(*arguments), cwd=self.directory, env=self.surroundings(environment),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-P", "-m", "beforehand", *arguments]
+        return ["-P", "-m", "beforehand", *arguments]
 
     def surroundings(self, environment: Mapping[str, str]) -> dict[str, str]:
         return {**os.environ, **self.environment, **environment}

@@ -4,12 +4,11 @@ import os
 import pty
 import select
 import struct
-import subprocess
-import sys
 import termios
 from fcntl import ioctl
 from typing import Self
 
+from tests import forked
 from tests.cli.lab import Lab
 
 COLUMNS, ROWS = 80, 24
@@ -22,8 +21,8 @@ class Terminal:
         self.master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         environment = {**os.environ, **lab.environment, "TERM": "xterm"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "beforehand", *arguments], cwd=lab.directory, env=environment,
+        self.process = forked.start(
+            ["-m", "beforehand", *arguments], cwd=lab.directory, env=environment,
             stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         )  # fmt: skip
         os.close(slave)

@@ -3,14 +3,13 @@
 import asyncio
 import base64
 import os
-import subprocess
-import sys
 
 import pytest
 
 from beforehand import Beforehand
 from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.model.records import Raw
+from tests import forked
 from tests.cli.lab import Lab
 
 HOTEL = """
@@ -165,7 +164,7 @@ asyncio.run(deliver(sys.argv[1]))
 def test_a_deliverer_that_is_killed_leaves_no_run_asleep(beforehand: Lab, point: str):
     waiting(beforehand, "7")
     beforehand.write("deliver.py", DELIVERER)
-    dead = subprocess.run([sys.executable, "deliver.py", point], cwd=beforehand.directory, check=False)
+    dead = forked.run(["deliver.py", point], cwd=beforehand.directory)
     assert dead.returncode == -9
     worked = beforehand("worker", "hotel.py:stay", "--once")
     if point == "announced":  # nothing was stored, and so nothing acknowledged: its sender sends it again

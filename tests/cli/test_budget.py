@@ -3,7 +3,6 @@
 import json
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -97,8 +96,7 @@ def test_a_run_that_a_shared_budget_stopped_says_how_it_continues(desk: Desk, tm
     (tmp_path / "pyproject.toml").write_text(f'[tool.beforehand]\nqueues = "{limits}"\n')
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "beforehand", *arguments, "--journal", desk.journal]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+        return forked.run(["-m", "beforehand", *arguments, "--journal", desk.journal], cwd=tmp_path)
 
     stopped = call("run", desk.target, '"ann"')
     assert "budget ann" in stopped.stderr
@@ -118,8 +116,7 @@ def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path:
     (tmp_path / "pyproject.toml").write_text(f'[tool.beforehand]\nqueues = "{limits}"\n')
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "beforehand", *arguments, "--journal", desk.journal]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+        return forked.run(["-m", "beforehand", *arguments, "--journal", desk.journal], cwd=tmp_path)
 
     assert call("run", desk.target, '"ann"', "--budget", "effects=1").returncode == 3
     report = json.loads(call("budget", "--json").stdout)["budgets"]
@@ -243,8 +240,7 @@ def test_a_shared_budget_that_was_set_back_is_named_and_mended(desk: Desk, tmp_p
     (tmp_path / "queues.yaml").write_text("budgets:\n  support: {agent: desk, model_calls: 4}\n")
     (tmp_path / "pyproject.toml").write_text('[tool.beforehand]\nqueues = "queues.yaml"\n')
     for name in ("ann", "bob"):
-        command = [sys.executable, "-m", "beforehand", "run", desk.target, f'"{name}"', "--journal", desk.journal]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+        ran = forked.run(["-m", "beforehand", "run", desk.target, f'"{name}"', "--journal", desk.journal], cwd=tmp_path)
         assert ran.returncode == (0 if name == "ann" else 3), ran.stderr
     assert desk("verify").returncode == 0
 

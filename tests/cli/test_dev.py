@@ -15,6 +15,7 @@ import pytest
 
 from beforehand import Run, agent
 from beforehand.cli import dev
+from tests import forked
 from tests.cli.lab import Lab
 
 SECONDS = 60
@@ -45,9 +46,8 @@ class Screen:
 def developing(lab: Lab, *arguments: str) -> Generator[Screen]:
     output = lab.directory / "screen.txt"
     with output.open("w") as file:
-        process = subprocess.Popen(
-            lab.command("dev", *arguments), cwd=lab.directory, env=lab.surroundings({}), stdout=file, stderr=subprocess.STDOUT,
-            text=True,
+        process = forked.start(
+            lab.command("dev", *arguments), cwd=lab.directory, env=lab.surroundings({}), stdout=file, stderr=subprocess.STDOUT
         )  # fmt: skip
     try:
         yield Screen(process, output)

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ import pytest
 from beforehand import Beforehand
 from beforehand.cli.telemetry import health_pages
 from beforehand.errors import JournalError
+from tests import forked
 from tests.cli.lab import Lab
 
 
@@ -177,7 +179,7 @@ def test_who_stops_reading_hears_no_complaint(asking: Lab, arguments: tuple[str,
     reader.wait(timeout=30)
     assert reader.stdin is not None
     ended = subprocess.run(
-        asking.command(*arguments), cwd=asking.directory, env=asking.surroundings({}),
+        [sys.executable, *asking.command(*arguments)], cwd=asking.directory, env=asking.surroundings({}),
         stdout=reader.stdin, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -193,8 +195,8 @@ def test_servers_limit_the_connections_of_one_address(beforehand: Lab, command: 
     numbered = tuple(str(port) if one == "0" else one for one in command)
     assert beforehand.apart("run", "desk.py:desk", beforehand.ticket("1")).status == 0
     secret = "whsec_" + base64.b64encode(os.urandom(24)).decode()
-    server = subprocess.Popen(
-        beforehand.command(*numbered, "--per-peer", "3"), cwd=beforehand.directory, stderr=subprocess.PIPE, text=True,
+    server = forked.start(
+        beforehand.command(*numbered, "--per-peer", "3"), cwd=beforehand.directory, stderr=subprocess.PIPE,
         env=beforehand.surroundings({"BANK": secret}),
     )  # fmt: skip
     try:

@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -98,7 +96,7 @@ def test_its_own_program_takes_it_up_however_it_is_started(killed: Lab, words: l
     assert started(killed, "billing.py", "2").status == 0
     (killed.directory / "stay").touch()
     if words[1] != "beforehand":
-        process = subprocess.Popen([sys.executable, *words], cwd=killed.directory, env=killed.surroundings({}))
+        process = forked.start(words, cwd=killed.directory, env=killed.surroundings({}))
         try:
             while of(killed, "order-1")["status"] != "completed":
                 assert process.poll() is None

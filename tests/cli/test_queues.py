@@ -3,11 +3,11 @@
 import asyncio
 import re
 import subprocess
-import sys
 
 import pytest
 
 from beforehand import Beforehand
+from tests import forked
 from tests.cli.lab import Lab
 
 CODE = """
@@ -121,10 +121,8 @@ def test_the_server_that_takes_submissions_knows_the_queues_of_the_project(befor
     beforehand.write("greet.py", CODE)
     beforehand.write("queues.yaml", "queues:\n  refunds: {concurrency: 2}\ntenants:\n  acme: {concurrency: 1}\n")
     beforehand.write("pyproject.toml", '[tool.beforehand]\nqueues = "queues.yaml"\n')
-    command = [sys.executable, "-m", "beforehand", "serve", "greet.py:greet", "--journal", "desk.db", "--port", "0"]
-    with subprocess.Popen(
-        command, cwd=beforehand.directory, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
-    ) as serving:
+    command = ["-m", "beforehand", "serve", "greet.py:greet", "--journal", "desk.db", "--port", "0"]
+    with forked.start(command, cwd=beforehand.directory, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as serving:
         assert serving.stderr is not None
         assert any("The inbox" in line for line in serving.stderr)
         listed = beforehand("queues", "--json", "--journal", "desk.db").json["queues"]

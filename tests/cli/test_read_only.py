@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def kept(asking: Lab) -> Iterator[Lab]:
 def look(lab: Lab, *arguments: str) -> Said:
     """Call a command in a process that has no power over permissions."""
     ended = subprocess.run(
-        lab.command(*arguments), cwd=lab.directory, env=lab.surroundings({"BEFOREHAND_JOURNAL": "kept/beforehand.db"}),
+        [sys.executable, *lab.command(*arguments)], cwd=lab.directory, env=lab.surroundings({"BEFOREHAND_JOURNAL": "kept/beforehand.db"}),
         capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False, preexec_fn=_as_anybody,
     )  # fmt: skip
     return Said(ended.returncode, ended.stdout, ended.stderr)

@@ -1,12 +1,12 @@
 """`beforehand standing`: what is allowed in advance, what is spent of it, and several processes that spend it at once."""
 
 import subprocess
-import sys
 
 import pytest
 
 from beforehand.cli.inputs import read_moment, read_past
 from beforehand.errors import UsageError
+from tests import forked
 from tests.cli.lab import Lab
 from tests.cli.test_inbox import DESK
 
@@ -47,13 +47,13 @@ def test_processes_that_spend_it_at_once_never_overspend_it(beforehand: Lab):
     beforehand(
         "standing", "add", "--tool", "refund", "--until", "1d", "--amount", "cents", "--total", "40000", "--by", "bea"
     )
-    workers: list[subprocess.Popen[bytes]] = []
+    workers: list[subprocess.Popen[str]] = []
     for number in range(3):
         names = "".join(f'"{number}-{one}"\n' for one in range(4))
         beforehand.directory.joinpath(f"inputs-{number}.jsonl").write_text(names)
-        command = [sys.executable, "-m", "beforehand", "run", "desk.py:desk", "--inputs", f"inputs-{number}.jsonl"]
+        command = ["-m", "beforehand", "run", "desk.py:desk", "--inputs", f"inputs-{number}.jsonl"]
         workers.append(
-            subprocess.Popen(command, cwd=beforehand.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            forked.start(command, cwd=beforehand.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         )
     for worker in workers:
         worker.wait(timeout=60)

@@ -5,17 +5,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from tests import forked
 from tests.tidy.tree import ROOT
 
 MONITORING = ROOT / "examples" / "monitoring"
@@ -63,7 +63,7 @@ async def desk(run: Run, order: str) -> str:
 
 
 def beforehand(place: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "beforehand", *arguments, "--journal", str(place / "runs.db")]
+    return ["-m", "beforehand", *arguments, "--journal", str(place / "runs.db")]
 
 
 def until(found: Callable[[], Any], what: str, seconds: float = 60) -> Any:
@@ -77,8 +77,8 @@ def until(found: Callable[[], Any], what: str, seconds: float = 60) -> Any:
 
 
 @contextmanager
-def process(command: list[str], place: Path, output: IO[str]) -> Generator[subprocess.Popen[str]]:
-    with subprocess.Popen(command, cwd=place, stderr=output, stdout=output, text=True) as started:
+def ended_by_its_manager(started: subprocess.Popen[str]) -> Generator[subprocess.Popen[str]]:
+    with started:
         try:
             yield started
         finally:
@@ -91,7 +91,7 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "desk.py").write_text(PROGRAM)
     for order in ("A-1", "A-2"):
         submitted = beforehand(tmp_path, "submit", "desk.py:desk", json.dumps(order))
-        subprocess.run(submitted, cwd=tmp_path, check=True, capture_output=True)
+        forked.run(submitted, cwd=tmp_path).check_returncode()
     return tmp_path
 
 
@@ -101,7 +101,7 @@ def worker(place: Path) -> Generator[str]:
     log = place / "worker.log"
     with log.open("w") as output:
         command = beforehand(place, "worker", "desk.py:desk", "--metrics", f"{HERE}:0", "--trace")
-        with process(command, place, output):
+        with ended_by_its_manager(forked.start(command, cwd=place, stderr=output, stdout=output)):
             until(lambda: "A-1 completed" in log.read_text() and "A-2 completed" in log.read_text(), "end of both runs")
             line = next(line for line in log.read_text().splitlines() if line.startswith("Metrics: "))
             yield line.removeprefix("Metrics: ")
@@ -114,7 +114,8 @@ def read(address: str) -> str:
 
 def test_a_worker_logs_lines_of_json_that_name_their_run_and_operation(place: Path):
     command = beforehand(place, "worker", "desk.py:desk", "--once", "--log-json")
-    ended = subprocess.run(command, cwd=place, check=True, capture_output=True, text=True)
+    ended = forked.run(command, cwd=place)
+    ended.check_returncode()
     lines = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
     found = [(one["run"], one["operation"]) for one in lines if one["message"].startswith("refunding")]
     assert sorted(found) == [(order, f"{order}/refund#1") for order in ("A-1", "A-2")]
@@ -139,7 +140,8 @@ def test_a_worker_serves_metrics_and_traces_with_the_sdk_of_the_program(place: P
 def test_a_worker_says_that_no_sdk_is_configured(tmp_path: Path):
     (tmp_path / "desk.py").write_text(PROGRAM.replace("trace.set_tracer_provider(provider)", ""))
     command = beforehand(tmp_path, "worker", "desk.py:desk", "--once", "--trace")
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    ended = forked.run(command, cwd=tmp_path)
+    ended.check_returncode()
     assert "No OpenTelemetry SDK is configured" in ended.stderr
 
 
@@ -154,7 +156,8 @@ def test_a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules(place: Path)
         rules = [str(MONITORING / "alerts.yaml")]
         (place / "prometheus.yaml").write_text(json.dumps({"scrape_configs": [scraped], "rule_files": rules}))
         command = ["prometheus", "--config.file=prometheus.yaml", f"--web.listen-address={HERE}:{port}"]
-        with process([*command, "--storage.tsdb.path=tsdb"], place, output):
+        command.append("--storage.tsdb.path=tsdb")
+        with ended_by_its_manager(subprocess.Popen(command, cwd=place, stderr=output, stdout=output, text=True)):
             found = until(lambda: queried(port, 'beforehand_attempts_total{tool="refund"}'), "scraped counter")
             assert [(one["metric"]["end"], one["value"][1]) for one in found] == [("returned", "2")]
             loaded = json.loads(read(f"http://{HERE}:{port}/api/v1/rules"))["data"]["groups"][0]["rules"]
@@ -199,6 +202,6 @@ def test_the_alert_rules_raise_what_they_should_and_nothing_else():
 )
 def test_an_address_that_cannot_be_used_is_named(place: Path, where: str, said: str):
     command = beforehand(place, "worker", "desk.py:desk", "--once", "--metrics", where)
-    ended = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    ended = forked.run(command, cwd=place)
     assert ended.returncode == 2
     assert said in " ".join(ended.stderr.split())

@@ -8,7 +8,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import pytest
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.backends import address_of
 from beforehand.model.run_budget import BudgetState
+from tests import forked
 from tests.draws import pick
 
 LIMIT = 5  # as in tests/crash/budgeting.py
@@ -75,9 +75,9 @@ class Model:
 def lived(journal: Path, model: Model, point: str, count: int, limit: str) -> tuple[int, str]:
     """One process to its end: its status, and what it printed."""
     with model.serving() as url:
-        model.child = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.budgeting", str(journal), url, point, str(count), limit],
-            cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_PROXY": "127.0.0.1"},
+        model.child = forked.start(
+            ["-m", "tests.crash.budgeting", str(journal), url, point, str(count), limit],
+            cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "NO_PROXY": "127.0.0.1"},
         )  # fmt: skip
         printed, _ = model.child.communicate(timeout=60)
         return model.child.returncode, printed

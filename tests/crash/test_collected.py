@@ -8,7 +8,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Generator
@@ -20,6 +19,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from beforehand.model import records as r
 from beforehand.telemetry.conventions import SCHEMA_URL, TOKEN_USAGE
+from tests import forked
 from tests.crash.collector import Collected, collector
 from tests.crash.stage import ROOT, Stored
 from tests.docs.pages import blocks
@@ -37,7 +37,6 @@ class Desk:
         self.wish, self.password = secrets.token_hex(), secrets.token_hex()
         self._environment = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
             "PASSWORD": self.password,
             "OTEL_SERVICE_NAME": "desk",
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
@@ -48,16 +47,14 @@ class Desk:
         self.beforehand("submit", DESK, json.dumps({"number": 1, "wish": self.wish}))
 
     def beforehand(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self._command(*words), cwd=self.place, env=self._environment, check=False, capture_output=True, text=True
-        )
+        return forked.run(self._command(*words), cwd=self.place, env=self._environment)
 
     @contextmanager
     def worker(self, **variables: str) -> Generator[subprocess.Popen[str]]:
-        with subprocess.Popen(
+        with forked.start(
             self._command("worker", DESK, "--trace"),
             cwd=self.place, env={**self._environment, **variables},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         ) as process:  # fmt: skip
             late = threading.Timer(PATIENCE_S, process.kill)
             late.start()
@@ -79,7 +76,7 @@ class Desk:
         return bytes(completed.result).decode()
 
     def _command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "beforehand", *words, "--journal", str(self.place / "runs.db")]
+        return ["-m", "beforehand", *words, "--journal", str(self.place / "runs.db")]
 
 
 def read_until(process: subprocess.Popen[str], said: str) -> None:
@@ -130,10 +127,10 @@ def test_the_how_to_sends_its_spans_to_a_collector(tmp_path: Path):
     (tmp_path / "desk.py").write_text(program)
     with collector(tmp_path) as (address, back_end):
         for words in (["submit", "desk.py:desk", '"A-17"'], ["worker", "desk.py:desk", "--once", "--trace"]):
-            subprocess.run(
-                [sys.executable, "-m", "beforehand", *words, "--journal", "runs.db"],
-                cwd=tmp_path, env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": address}, check=True, capture_output=True,
-            )  # fmt: skip
+            forked.run(
+                ["-m", "beforehand", *words, "--journal", "runs.db"],
+                cwd=tmp_path, env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": address},
+            ).check_returncode()  # fmt: skip
     assert sorted(span.name for span in back_end.spans()) == ["execute_tool refund", "invoke_agent desk"]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from beforehand.engine.environment import CHILD_POINTS
 from beforehand.model import records as r
+from tests import forked
 from tests.crash.desks import Case
 from tests.crash.forks import ROOT
 from tests.crash.stage import until
@@ -115,11 +115,9 @@ def test_two_processes_that_die_and_come_back_drive_one_tree(tmp_path: Path):
     assert named == dict.fromkeys((f"part-{number:02}" for number in range(24)), 1)
 
 
-def start(journal: Path, place: Path) -> subprocess.Popen[bytes]:
+def start(journal: Path, place: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "EFFECTS": str(place / "effects")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.family_worker", str(journal), str(place)], cwd=ROOT, env=environment
-    )
+    return forked.start(["-m", "tests.crash.family_worker", str(journal), str(place)], cwd=ROOT, env=environment)
 
 
 def lines(file: Path) -> list[str]:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from beforehand.journal.host import uptime_ms
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.queues.firing_times import Schedule, moments
 from beforehand.queues.schedules import run_id_of
+from tests import forked
 from tests.crash.desks import Case, killed
 from tests.crash.fired import FIRED, SCHEDULES
 from tests.crash.firing_worker import desk, journal_at
@@ -98,9 +98,9 @@ def test_of_processes_that_are_killed_each_moment_is_fired_by_one(tmp_path: Path
     assert set(effects) <= set(runs)
 
 
-def start(journal: Path, place: Path, begun: int, ahead_ms: int) -> subprocess.Popen[bytes]:
+def start(journal: Path, place: Path, begun: int, ahead_ms: int) -> subprocess.Popen[str]:
     words = [str(journal), str(place), str(begun), str(ahead_ms)]
-    return subprocess.Popen([sys.executable, "-m", "tests.crash.firing_worker", *words], cwd=ROOT)
+    return forked.start(["-m", "tests.crash.firing_worker", *words], cwd=ROOT)
 
 
 async def stored(path: Path) -> tuple[list[str], list[str]]:

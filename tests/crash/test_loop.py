@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import sqlite3
-import sys
+import subprocess
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from beforehand.loop import ModelCall
+from tests import forked
 from tests.draws import pick
 from tests.loop.model_server import ModelServer, Says, Status
 
@@ -84,7 +85,7 @@ class Case:
         self.model = ModelServer(self._answer)
         self.turns: list[int] = []  # of each request to the model
         self.lives: list[list[dict[str, Any]]] = []
-        self.child: asyncio.subprocess.Process | None = None
+        self.child: subprocess.Popen[str] | None = None
         self.killed = False
 
     def _answer(self, body: dict[str, Any]) -> Says | Status:
@@ -111,16 +112,15 @@ class Case:
         after = max((event["position"] for life in self.lives for event in life), default=0)
         arguments = (str(self.journal), self.model.url, self.witness.url, str(after), self.client)
         self.lives.append([])
-        self.child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.crash.looping", *arguments,
-            stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2], env={**os.environ, "NO_PROXY": "127.0.0.1"},
+        self.child = await asyncio.to_thread(
+            forked.start, ["-m", "tests.crash.looping", *arguments],
+            stdout=subprocess.PIPE, cwd=forked.ROOT, env={**os.environ, "NO_PROXY": "127.0.0.1"},
         )  # fmt: skip
-        assert self.child.stdout is not None
-        async for line in self.child.stdout:
-            if line.endswith(b"\n"):
-                self.lives[-1].append(json.loads(line))
-                on_event(len(self.lives[-1]) - 1, self.lives[-1][-1])
-        await self.child.wait()
+        with self.child:
+            while line := await asyncio.to_thread(self.child.stdout.readline):
+                if line.endswith("\n"):
+                    self.lives[-1].append(json.loads(line))
+                    on_event(len(self.lives[-1]) - 1, self.lives[-1][-1])
         return bool(self.lives[-1]) and self.lives[-1][-1]["kind"] == "completed"
 
     async def whole(self, on_event: Callable[[int, dict[str, Any]], None] = lambda *_: None) -> None:

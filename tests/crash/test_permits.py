@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from beforehand import Beforehand
+from tests import forked
 from tests.crash.permit_worker import APART_S, BURST, LIMITS, desk
 from tests.crash.queue_worker import done
 from tests.crash.stage import until
@@ -36,8 +35,8 @@ async def permits(journal: Path) -> dict[str, int]:
 
 @contextlib.contextmanager
 def workers(journal: Path, place: Path) -> Generator[None]:
-    command = [sys.executable, "-m", PROGRAM, str(journal), str(place), str(PROCESSES)]
-    process = subprocess.Popen(command, cwd=ROOT)
+    command = ["-m", PROGRAM, str(journal), str(place), str(PROCESSES)]
+    process = forked.start(command, cwd=ROOT)
     try:
         yield
     finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from beforehand import Beforehand
 from beforehand.engine.settings import Settings
 from beforehand.journal.port import RunRow
+from tests import forked
 from tests.crash.poison_worker import LIMITS, SLOTS, desk
 from tests.crash.queue_worker import done
 from tests.crash.stage import until
@@ -37,8 +36,8 @@ async def rows(journal: Path) -> dict[str, RunRow]:
 
 @contextlib.contextmanager
 def workers(journal: Path, place: Path) -> Generator[None]:
-    command = [sys.executable, "-m", "tests.crash.poison_worker", str(journal), str(place), str(PROCESSES)]
-    process = subprocess.Popen(command, cwd=ROOT)
+    command = ["-m", "tests.crash.poison_worker", str(journal), str(place), str(PROCESSES)]
+    process = forked.start(command, cwd=ROOT)
     try:
         yield
     finally:

@@ -8,7 +8,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from beforehand.inspect.reader import JournalReader
 from beforehand.journal.backends import address_of
 from beforehand.journal.port import BudgetUse
 from beforehand.queues.zones import day_of
+from tests import forked
 from tests.crash.test_budgets import CENT, ROOT, Model
 from tests.draws import pick
 from tests.unit.engine.lab import charges_in
@@ -27,9 +27,9 @@ NAMES = ("ann", "bob", "cat")
 
 
 def begin(journal: Path, url: str, name: str, limit: str, point: str = "-", count: int = 0) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.sharing", str(journal), url, point, str(count), name, limit],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_PROXY": "127.0.0.1"},
+    return forked.start(
+        ["-m", "tests.crash.sharing", str(journal), url, point, str(count), name, limit],
+        cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "NO_PROXY": "127.0.0.1"},
     )  # fmt: skip
 
 

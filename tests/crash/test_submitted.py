@@ -7,7 +7,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from beforehand import Beforehand
+from tests import forked
 from tests.crash.desks import Case, killed
 from tests.crash.forks import ROOT
 from tests.crash.queue_worker import LIMITS, desk, done
@@ -88,8 +88,8 @@ def test_five_processes_never_exceed_a_limit_though_some_are_killed(tmp_path: Pa
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def start(journal: Path, place: Path, program: str = "tests.crash.queue_worker") -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", program, str(journal), str(place)], cwd=ROOT)
+def start(journal: Path, place: Path, program: str = "tests.crash.queue_worker") -> subprocess.Popen[str]:
+    return forked.start(["-m", program, str(journal), str(place)], cwd=ROOT)
 
 
 def lines(file: Path) -> list[str]:

@@ -2,13 +2,13 @@
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests import forked
 from tests.e2e.conftest import PATIENCE_MS
 from tests.e2e.desk import AGENTS, refunds
 from tests.e2e.served import Served
@@ -19,8 +19,8 @@ def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     path = tmp_path / "desk.db"
     with Served(path, AGENTS) as served:
         served.begin(refunds, "anna")
-    command = [sys.executable, "-P", "-m", "beforehand", "serve", "--journal", str(path), "--port", "0", "--by", "anna"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+    command = ["-P", "-m", "beforehand", "serve", "--journal", str(path), "--port", "0", "--by", "anna"]
+    with forked.start(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
         yield process
         process.terminate()
         process.wait(30)

@@ -1,10 +1,8 @@
 """A process that is stopped for good in the middle of a call: its run is taken over, and a person is asked to look."""
 
-import subprocess
-import sys
-
 import pytest
 
+from tests import forked
 from tests.crash.checks import check
 from tests.races.test_pauses import LEASE, assert_fenced, requests, stopped
 
@@ -28,8 +26,7 @@ def hung(case):
 
 
 def listed(case):
-    command = [sys.executable, "-m", "beforehand", "inbox", "--journal", str(case.journal)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+    return forked.run(["-m", "beforehand", "inbox", "--journal", str(case.journal)]).stdout
 
 
 def goes_on(case):

@@ -13,21 +13,21 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from beforehand.journal.run_log import genesis, verify_chain
 from beforehand.journal.sqlite.journal import SqliteJournal
+from tests import forked
 
 WORKER = Path(__file__).with_name("journal_worker.py")
 
 
-def start(path: Path, name: str, *, runs: int, appends: int, commits: str, output: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(WORKER), str(path), name, str(runs), str(appends), commits]
+def start(path: Path, name: str, *, runs: int, appends: int, commits: str, output: Path) -> subprocess.Popen[str]:
+    command = [str(WORKER), str(path), name, str(runs), str(appends), commits]
     with output.open("wb") as file:
-        return subprocess.Popen(command, stdout=file)
+        return forked.start(command, stdout=file)
 
 
 def acknowledged(outputs: list[Path]) -> tuple[dict[str, int], dict[str, set[str]]]:

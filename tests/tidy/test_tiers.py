@@ -96,7 +96,12 @@ def test_deep_takes_the_rest_of_a_matrix_until_its_time_is_over(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("program", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)]
+    ("program", "status"),
+    [
+        ("raise SystemExit(3)", 3),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+        ("sys.stdout.reconfigure(errors='backslashreplace'); print('caf\\udce9', sys.stdout.line_buffering)", 0),
+    ],
 )
 def test_a_forked_program_ends_as_one_of_its_own_does(program: str, status: int, tmp_path: Path):
     said = "import sys; print(sys.argv, file=sys.stderr, flush=True);"
@@ -110,3 +115,16 @@ def test_a_forked_program_ends_as_one_of_its_own_does(program: str, status: int,
 def test_a_forked_program_that_hangs_is_ended(tmp_path: Path):
     with pytest.raises(subprocess.TimeoutExpired):
         forked.run(["-c", "import signal; signal.pause()"], cwd=tmp_path, timeout=0.1)
+
+
+def test_a_forked_program_is_killed_and_asked_as_any_other(tmp_path: Path):
+    program = "import os, signal; print(os.getcwd(), os.getsid(0) == os.getpid(), flush=True); signal.pause()"
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    with forked.start(["-c", program], cwd=tmp_path, start_new_session=True, **streams) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{tmp_path} True\n"
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0)
+        process.kill()
+        assert (process.wait(30), process.poll()) == (-9, -9)

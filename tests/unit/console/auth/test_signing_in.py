@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from beforehand_console.auth.authenticator import WAITING, WRONG, Authenticator
 from beforehand_console.auth.authorize import Grant, PermissionScope
 from beforehand_console.auth.rate_limits import PER_ADDRESS, PER_NAME, Rate, taken
 from beforehand_console.auth.sessions import LASTS_MS, Sessions
+from tests import forked
 from tests.unit.console.auth.keeping import House, opened
 
 HERE = "192.0.2.7"
@@ -168,8 +168,7 @@ def test_processes_and_restarts_share_the_count(journal_path: Path):
     """Two processes over one file at once; then a third that begins after both have ended."""
 
     def process(tries: int) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", TRIES, str(journal_path), str(tries)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        return forked.start(["-c", TRIES, str(journal_path), str(tries)], stdout=subprocess.PIPE)
 
     assert process(0).communicate(timeout=60)[0] == "0\n", "the journal is there"
     both = [process(PER_NAME.burst + 1) for _ in range(2)]
