@@ -360,7 +360,7 @@ class World:
 
     def unreachable(self, actor: Actor, *, writing: bool) -> str:
         """Why the journal cannot be reached, or nothing."""
-        if self.now_ms() < self.lost_until.get(actor, 0):
+        if actor in self.lost_until and self.now_ms() < self.lost_until[actor]:
             return "the journal cannot be reached"
         return "the disk is full" if writing and self.now_ms() < self.full_until else ""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
@@ -117,8 +117,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _read(call: F, *, writing: bool = False, committed: bool = False) -> F:
-    async def forward(self: FaultyJournal, *args: Any, **kwargs: Any) -> Any:
-        return await self.through(call.__name__, *args, writing=writing, committed=committed, **kwargs)
+    def forward(self: FaultyJournal, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        return self.through(call.__name__, *args, writing=writing, committed=committed, **kwargs)
 
     return cast("F", forward)
 
