@@ -1,4 +1,4 @@
-"""`make hosts`: kill agents of every framework, count what happened twice, and write the table in the documentation.
+"""Kill agents of every framework, count what happened twice, and write the table in the documentation.
 
     python -m scripts.hosts [TRIALS] [HOST...]
 
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "explanation" / "hosts.md"
-BEGIN, END = "<!-- the table of make hosts -->\n", "<!-- end of the table -->\n"
+BEGIN, END = "<!-- the table of scripts.hosts -->\n", "<!-- end of the table -->\n"
 
 
 class Host(NamedTuple):

@@ -1,4 +1,4 @@
-"""Each cell of the table of hosts, once. `make test` has one of each host, and `make hosts` runs all of them many times."""
+"""Each cell of the table of hosts, once. `make test` has one of each host, `python -m scripts.hosts` all of them many times."""
 
 import pytest
 

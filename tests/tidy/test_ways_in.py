@@ -53,6 +53,16 @@ def test_a_shell_without_the_environment_is_told_how_the_commands_of_the_demo_wo
     assert run("make", "IN=@true", "demo", PATH=f"{tmp_path}:/usr/bin:/bin").stderr == ""
 
 
+def test_every_named_make_target_is_one():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")]
+    pages += [page for part in ("docs", "scripts", "bench", "tests") for page in (ROOT / part).rglob("*.[mp][dy]")]
+    named = [(page.name, name) for page in pages for name in re.findall(r"`make ([a-z-]+)", page.read_text("utf-8"))]
+    assert len(named) > 50
+    assert [(page, name) for page, name in named if name not in targets] == []
+
+
 def test_no_recipe_is_echoed():
     """Standard output belongs to the command behind a target, so make keeps quiet about it."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
