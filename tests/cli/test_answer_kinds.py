@@ -126,7 +126,10 @@ def test_a_parked_transaction_is_tried_again_or_accepted(beforehand: Lab):
     assert "did you mean accept?" in beforehand("answer", item, "acept").err
     assert beforehand("answer", item, "retry", "--by", "bea").status == 0
     assert beforehand("resume", "trip-17").status == 3
-    assert beforehand("answer", item, "accept", "--why", "refunded by hand", "--by", "bea").status == 0
+    shown = beforehand("inbox", "--item", item, "--json").json["digest"]
+    accept = ("answer", item, "accept", "--why", "refunded by hand", "--by", "bea")
+    assert beforehand(*accept).status == 2, "a second decision names what was shown"
+    assert beforehand(*accept, "--shown", shown[:12]).status == 0
     assert beforehand("resume", "trip-17").status == 1
 
 

@@ -124,7 +124,7 @@ async def test_a_call_that_is_never_awaited_stops_the_run_with_its_tool_and_line
         return "done"
 
     ended, steps = await perform(lab, body)
-    assert re.match(r"pay\(\.\.\.\) was called and never awaited \(.*test_direct_calls\.py:\d+\)", str(ended)), ended
+    assert re.match(r"pay\(\.\.\.\) \(.*test_direct_calls\.py:\d+\) was called and never awaited", str(ended)), ended
     assert ("and 2 further calls" in str(ended)) == bool(further)
     assert steps == ["pay#1"]
     assert "write await pay(...)" in str(ended)

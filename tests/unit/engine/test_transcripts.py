@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import pytest
 
 from beforehand import Ambiguous, Beforehand, NotSent, Rejected, Run, agent
+from beforehand.people.loaded_item import load_item
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.office import (
     Office,
@@ -97,7 +98,8 @@ async def resolve(story: Story, *words: Literal["retry", "accept"]) -> None:
         await story.log.tell(app.run(story.desk, "ann"))
         for word in words:
             await story.log.tell(app.run(story.desk, "ann"))
-            await app.service.resolve_transaction("r-ann", "t", word, by="eve")
+            shown = (await load_item(app.service.reader, "r-ann/t")).digest
+            await app.service.resolve_transaction("r-ann", "t", word, by="eve", shown=shown)
         await story.log.tell(app.run(story.desk, "ann"))
 
 

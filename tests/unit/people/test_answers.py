@@ -235,7 +235,8 @@ async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
         await a.answer(app.service, item.item, a.RetrySameKey(), by="bea", shown=found.digest)
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await a.answer(app.service, item.item, a.Abandon("let it stand"), by="bea")
+        shown = (await dossier(app.service, item.item)).digest
+        await a.answer(app.service, item.item, a.Abandon("let it stand"), by="bea", shown=shown)
         with pytest.raises(Exception, match="called off"):
             await app.run(desk, "ann")
 

@@ -86,7 +86,8 @@ async def outcome_of(
     call = ToolCall(tool, arguments, step, model, at_once=at_once, about=about or tool.about)
     if tool.contract.effect == "read" and not tool.asks_only:
         record = await read(scope, call)
-        learn_from_read(scope, record)
+        if record.facts:
+            _learn_reported(scope, record.tool, record.step, record.at, record.facts)
         return read_outcome(tool, arguments, record, scope.active.run)
     delivered = await write(scope, call)
     learn_from(scope, delivered)
@@ -236,12 +237,6 @@ def learn_from_commit(scope: Scope, transaction: str) -> None:
     for operation in list(history.operations.values()):
         if operation.intent.hold == transaction:
             learn_from(scope, DeliveredOperation(operation, operation.step))
-
-
-def learn_from_read(scope: Scope, record: r.ReadRecorded) -> None:
-    """Learn the facts that a read reported."""
-    if record.facts:
-        _learn_reported(scope, record.tool, record.step, record.at, record.facts)
 
 
 def _learn_reported(scope: Scope, tool: str, step: str, at_ms: int, facts: Iterable[r.Reported]) -> None:

@@ -31,7 +31,9 @@ from beforehand.agent.signatures import (
     without_operation,
 )
 from beforehand.agent.titles import checked_title, fields_of, title_from
+from beforehand.engine.active_run.run import FEWEST_CALLS
 from beforehand.engine.active_run.scopes import SCOPE
+from beforehand.engine.calls import keep_unbegun
 from beforehand.engine.steps import NO_METADATA, CallMetadata
 from beforehand.engine.tool_protocol import Classifier, Code
 from beforehand.errors import ArgumentError, ContractError
@@ -120,8 +122,12 @@ class Tool(Generic[P, R]):
         """The call as a coroutine, kept with its place: a run does not complete while it was never awaited."""
         call = perform(self, self.shape.bind(args, kwargs, strict=True), self.step, at_once=self.at_once)
         if (scope := SCOPE.get()) is not None:
+            active = scope.active
             caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # agent code that calls
-            scope.active.calls.add(call, self.name, caller.f_code.co_filename, caller.f_lineno)
+            active.calls[call] = f"{self.name}(...) ({caller.f_code.co_filename}:{caller.f_lineno})"
+            if len(active.calls) > active.calls_kept:
+                keep_unbegun(active.calls)
+                active.calls_kept = max(FEWEST_CALLS, 2 * len(active.calls))
         return call
 
     def options(

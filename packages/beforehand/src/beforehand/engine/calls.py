@@ -196,52 +196,22 @@ def fate_of(state: WorkerState, pause_bound_ms: int) -> CallFate:
 # --- the calls of agent code ------------------------------------------------------------------------------------------
 
 
-_FEWEST: Final = 64
-"""Calls that are kept unexamined; a longer list is examined each time it has doubled."""
+def keep_unbegun(calls: dict[Coroutine[Any, Any, Any], str]) -> None:
+    """Drop the calls that have begun. One that was closed, or cancelled before it began, counts as begun."""
+    for call in [call for call in calls if inspect.getcoroutinestate(call) != inspect.CORO_CREATED]:
+        del calls[call]
 
 
-class CallMade(msgspec.Struct, frozen=True):
-    """A call as a coroutine, and the line of code that made it."""
-
-    call: Coroutine[Any, Any, Any]
-    tool: str
-    file: str
-    line: int
-
-    @property
-    def forgotten(self) -> bool:
-        """True if it has not begun; one that was closed, or cancelled before it began, counts as begun."""
-        return inspect.getcoroutinestate(self.call) == inspect.CORO_CREATED
-
-
-class CallsMade:
-    """The calls of tools that agent code made in one drive of a run, held until they have begun.
-
-    A call that is never awaited does nothing, in silence; one that agent code dropped is still here at its end.
-    """
-
-    def __init__(self) -> None:
-        self._made: list[CallMade] = []
-        self._room = _FEWEST
-
-    def add(self, call: Coroutine[Any, Any, Any], tool: str, file: str, line: int) -> None:
-        """Keep a call until it has begun."""
-        self._made.append(CallMade(call, tool, file, line))
-        if len(self._made) > self._room:
-            self._made = [made for made in self._made if made.forgotten]
-            self._room = max(_FEWEST, 2 * len(self._made))
-
-    def close(self) -> UsageError | None:
-        """Close the calls that were never awaited, and return the error that names them; None if there are none."""
-        forgotten = [made for made in self._made if made.forgotten]
-        for made in forgotten:
-            made.call.close()
-        if not forgotten:
-            return None
-        first, others = forgotten[0], len(forgotten) - 1
-        return UsageError(
-            f"{first.tool}(...) was called and never awaited ({first.file}:{first.line})"
-            + (f", and {others} further calls" if others else ""),
-            known="nothing of it was recorded or sent",
-            next_step=f"write await {first.tool}(...), then resume the run",
-        )
+def close_forgotten(calls: dict[Coroutine[Any, Any, Any], str]) -> UsageError | None:
+    """Close the calls that were never awaited, and return the error that names them; None if there are none."""
+    keep_unbegun(calls)
+    for call in calls:
+        call.close()
+    if not calls:
+        return None
+    first, others = next(iter(calls.values())), len(calls) - 1
+    return UsageError(
+        f"{first} was called and never awaited" + (f", and {others} further calls" if others else ""),
+        known="nothing of it was recorded or sent",
+        next_step=f"write await {first.partition(' (')[0]}, then resume the run",
+    )

@@ -16,6 +16,7 @@ import msgspec
 from beforehand.engine.active_run.log import load
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import branch_task
+from beforehand.engine.calls import close_forgotten
 from beforehand.engine.children import undone_below
 from beforehand.engine.claims import check_claims
 from beforehand.engine.commands import apply_commands, pending_commands, take_commands
@@ -325,8 +326,8 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
         error = active.replay.divergence("the agent returned without reaching recorded operations")
     if error is None and active.ending.done():
         return await _tear_down(active, task)
-    if error is None:
-        error = active.calls.close()
+    if error is None and active.calls:
+        error = close_forgotten(active.calls)
     if error is None:
         try:
             await check_claims(active, agent.requires, task.result())

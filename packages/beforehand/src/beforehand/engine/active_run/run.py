@@ -12,7 +12,6 @@ from beforehand.engine.active_run.log import RunRecorder
 from beforehand.engine.active_run.replay import Replay
 from beforehand.engine.active_run.scopes import Scope, outside
 from beforehand.engine.active_run.waiters import Waiters
-from beforehand.engine.calls import CallsMade
 from beforehand.engine.process import Process
 from beforehand.engine.suspension import Ending
 from beforehand.errors import JournalError, LeaseLost, LedgerTaken, RecordRefused, Sealed
@@ -25,6 +24,9 @@ from beforehand.model.transaction import encloses
 
 if TYPE_CHECKING:
     from beforehand.engine.operation_driver import OperationDriver
+
+FEWEST_CALLS: Final = 64
+"""Calls that are kept unexamined; a longer list is examined each time it has doubled."""
 
 
 class Drivers:
@@ -75,7 +77,9 @@ class ActiveRun:
         self.drivers: Final = Drivers(self.waiters, self.break_off)
         self.facts: Final = RunFacts(self.log, self.waiters.wake)
         self.root: Final = Scope(self)
-        self.calls: Final = CallsMade()
+        self.calls: Final[dict[Coroutine[Any, Any, Any], str]] = {}
+        """The calls of tools that agent code made, and where. They are held: one that it dropped is here at its end."""
+        self.calls_kept = FEWEST_CALLS
         self.sealed: Sealed | None = None
         self.evicted: Sealed | None = None
         self.closed = False  # True once agent code may do nothing through this run: it is sealed or evicted
