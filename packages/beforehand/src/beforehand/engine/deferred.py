@@ -283,7 +283,7 @@ def _part_records(
         intent = msgspec.structs.replace(
             whole, claim="", generation=0, outside=0, words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
             compensates="", confirms="", thing="", again="", completes=driver.step, item=item.name,
-            title="",
+            title="", price="",
         )  # fmt: skip
         until = stamp["at"] + item.within_ms
         records.append(r.AttemptStarted(step=step, token=log.journal_log.lease.token, intent=intent, **stamp))

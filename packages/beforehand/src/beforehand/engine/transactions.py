@@ -364,6 +364,7 @@ def _start_companions(active: ActiveRun, boundary: TransactionState, steps: tupl
             words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
             title=code.title_of(bytes(forward.intent.arguments)),
             compensates=step if kind == UNDO else "", confirms=step if kind == CONFIRM else "", late=False,
+            price=code.contract.budget.call,
         )  # fmt: skip
         records.extend(active.log.contract_record(code))
         records.append(r.OperationPlanned(step=name, intent=intent, waits_for="its turn", **active.log.stamp()))
