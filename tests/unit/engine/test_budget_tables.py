@@ -1,7 +1,8 @@
-"""Shared budgets as tables: what a spent one never stops, and what counts with its cost."""
+"""Shared budgets as tables: what a spent one never stops, whom a raise wakes, and what counts from the first child on."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from beforehand import (
     Natural,
+    NotSent,
     Operation,
     Run,
     RunSuspended,
@@ -18,7 +20,10 @@ from beforehand import (
     current_operation,
     tool,
 )
-from beforehand.policies import Budget, RunBudget
+from beforehand.errors import BudgetExceeded
+from beforehand.model.shared_use import PREFIX, TREE
+from beforehand.policies import Budget, Retry, RunBudget
+from beforehand.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_run_budgets import budget_of
 from tests.unit.engine.test_shared_budgets import check_sums, counted, limits
@@ -95,4 +100,166 @@ async def test_one_call_costs_its_price_once_however_many_parts_of_it_are_pendin
         else:
             assert (await budget_of(app)).calling == 0
             assert (await budget_of(app)).cost == 400_000_000
+    check_sums(lab)
+
+
+# --- raises ----------------------------------------------------------------------------------------------------------
+
+
+def reply(tokens: int, *, refused: bool = False) -> dict[str, Any]:
+    return {"text": "yes", "usage": {"input_tokens": tokens, "output_tokens": 0, "refused": refused}}
+
+
+def working(lab: Lab, measure: str):
+    """An agent whose call counts one unit of a measure; that of the run `slow` lasts 40 seconds, and then counts nothing."""
+
+    async def ask(name: str) -> dict[str, Any]:
+        lab.sent.append(name)
+        await asyncio.sleep(40 if name == "slow" else 0)
+        return reply(0 if name == "slow" else 1000, refused=name == "slow")
+
+    @tool(idempotency=Natural(), retry=Retry(attempts=1), budget=Budget(call="1 EUR"))
+    async def work(name: str) -> str:
+        lab.sent.append(name)
+        await asyncio.sleep(40 if name == "slow" else 0)
+        if name == "slow":
+            raise NotSent("busy")
+        return name
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        if measure in {"effects", "cost"}:
+            return (await work.outcome(name)).status
+        await run.decide(ask, name)
+        return "asked"
+
+    return desk
+
+
+MEASURES = {"model_calls": lambda n: n, "effects": lambda n: n, "cost": lambda n: f"{n} EUR"}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("in_flight", [True, False])
+@pytest.mark.parametrize(
+    ("declared", "wakes"),
+    [(3, True), (2, True), (None, True), (1, False), (0, False)],
+    ids=["far up", "up", "withdrawn", "as before", "down"],
+)
+@virtual
+async def test_a_raise_wakes_whom_it_leaves_room_whatever_is_in_flight(
+    lab: Lab, measure: str, in_flight: bool, declared: int | None, wakes: bool
+):
+    desk, of = working(lab, measure), MEASURES[measure]
+
+    async def declare(app: Any, most: int | None) -> None:
+        found = (
+            DeclaredLimits() if most is None else DeclaredLimits(budgets={"all": SharedBudget(**{measure: of(most)})})
+        )
+        await app.engine.queues.declare(app.engine.journal, found)
+
+    async with lab.app(desk, recover=True) as app:
+        await declare(app, 9)
+        if in_flight:
+            app.start(desk, "slow")
+            await lab.pass_time(seconds=1)
+        await app.run(desk, "first")
+        await declare(app, 1)
+        with pytest.raises(RunSuspended, match="is reached"):
+            await app.run(desk, "waits")
+        await declare(app, declared)
+        await lab.pass_time(minutes=2)
+        (line,) = await lab.journal.runs(run="r-waits")
+        assert line.status == ("completed" if wakes else "suspended")
+    check_sums(lab)
+
+
+def both(lab: Lab):
+    """An agent that asks, or pays, or does both beside each other, as the name of its run says."""
+
+    async def model(name: str) -> dict[str, Any]:
+        lab.sent.append(f"ask {name}")
+        return reply(1)
+
+    @tool(idempotency=Natural())
+    async def pay(name: str) -> str:
+        lab.sent.append(f"pay {name}")
+        return name
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        async def ask() -> None:
+            await run.decide(model, name)
+
+        await run.gather(*([ask()] if "asks" in name else []), *([pay(name)] if "pays" in name else []))
+
+    return desk
+
+
+@pytest.mark.parametrize("waits", ["asks", "pays", "asks+pays"])
+@pytest.mark.parametrize("raised", ["asks", "pays", "asks+pays", "none"])
+@pytest.mark.parametrize("budgets", [1, 2], ids=["one budget", "two budgets"])
+@virtual
+async def test_a_raise_wakes_what_waits_for_it_whatever_else_is_spent(lab: Lab, waits: str, raised: str, budgets: int):
+    """Model calls and effects have a limit each, in one budget or in two, and both are spent."""
+    desk = both(lab)
+
+    def declared(asks: int, pays: int) -> DeclaredLimits:
+        if budgets == 1:
+            return DeclaredLimits(budgets={"all": SharedBudget(model_calls=asks, effects=pays)})
+        return DeclaredLimits(budgets={"one": SharedBudget(model_calls=asks), "two": SharedBudget(effects=pays)})
+
+    async with lab.app(desk, recover=True, queues=declared(1, 1)) as app:
+        await app.run(desk, "first-asks+pays")
+        with pytest.raises(RunSuspended, match="is reached"):
+            await app.run(desk, waits)
+        limits = declared(1 + ("asks" in raised), 1 + ("pays" in raised))
+        await app.engine.queues.declare(app.engine.journal, limits)
+        await lab.pass_time(minutes=2)
+        (line,) = await lab.journal.runs(run=f"r-{waits}")
+    done = {one.partition(" ")[0] for one in lab.sent[2:]}
+    wanted = {"asks": "ask", "pays": "pay"}
+    assert done == {does for one, does in wanted.items() if one in raised and one in waits}
+    assert (line.status == "completed") == (len(done) == len([one for one in wanted if one in waits]))
+    check_sums(lab)
+
+
+# --- the first child -------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_calls_that_waited_for_their_turn_while_the_first_child_started_are_compared_with_the_tree(lab: Lab):
+    """Ten branches reserve one after the other, under a budget of all; meanwhile a child takes what the tree has left."""
+
+    async def ask(name: str) -> dict[str, Any]:
+        lab.sent.append(name)
+        return reply(1)
+
+    async def asks(run: Run, name: str) -> int:
+        with contextlib.suppress(BudgetExceeded):
+            await run.options(step=name).decide(ask, name)
+            return 1
+        return 0
+
+    @agent(name="leaf")
+    async def leaf(run: Run, name: str) -> int:
+        return sum([await asks(run, f"{name} {number}") for number in range(12)])
+
+    @agent(name="root", run_id="tree-{name}")
+    async def root(run: Run, name: str) -> int:
+        async def child() -> int:
+            return await run.join(await run.start(leaf, "leaf"))
+
+        return sum(await run.gather(child(), *(asks(run, f"root {number}") for number in range(10))))
+
+    declared = DeclaredLimits(budgets={"all": SharedBudget(model_calls=100)})
+    lab.lag_s = 3.0
+    async with lab.app(root, leaf, queues=declared) as app:
+        lab.lag_s = 0.0
+        async with lab.app(root, leaf, recover=True, poll_ms=100):
+            made = await app.run(root, "ann", budget=RunBudget(model_calls=12, then="stop"))
+    assert made == len(lab.sent) == 12
+    assert any(name.startswith("leaf") for name in lab.sent)
+    uses = {use.limit: use.used for use in await lab.journal.budget_uses({f"{PREFIX}tree-ann": TREE})}
+    assert uses["model_calls"] == 12
     check_sums(lab)

@@ -390,3 +390,29 @@ async def test_a_queue_with_a_key_does_not_make_a_run_wait_for_itself(lab: Lab):
         with pytest.raises(UsageError, match="the child could wait for ever"):
             await app.run(family.parent, "ann")
         assert [row.run for row in await app.service.runs()] == [RUN]
+
+
+@pytest.mark.parametrize("queue", ["keyed", "desk"])
+@pytest.mark.parametrize("holder", [1, 2, 3], ids=["directly above", "two above", "three above"])
+@virtual
+async def test_no_run_is_started_in_a_queue_with_a_key_that_a_run_above_it_is_in(lab: Lab, queue: str, holder: int):
+    """In a queue without a key it is started: a run that waits for its child holds no slot."""
+
+    def place(number: int) -> dict[str, Any]:
+        return {"queue": queue} if number in {0, holder} else {}
+
+    @agent(name="link", run_id="link-{number}")
+    async def link(run: Run, number: int) -> str:
+        if not number:
+            return "the last"
+        return str(await run.join(await run.start(link, number - 1, **place(number - 1))))
+
+    async with lab.app(link, recover=True, queues=ONE) as app:
+        await app.submit(link, 3, **place(3))
+        await lab.pass_time(minutes=5)
+        rows = {row.run: row for row in await app.service.runs()}
+    if queue == "desk":
+        assert [row.status for row in rows.values()] == ["completed"] * 4
+    else:
+        assert [row.status for row in rows.values()] == ["stopped"] * 3, "the last one was not stored"
+        assert any("the child could wait for ever" in row.reason for row in rows.values())

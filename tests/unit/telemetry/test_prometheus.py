@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from beforehand import Beforehand, Run, RunSuspended, agent
+from beforehand import Beforehand, Run, RunSuspended, agent, tool
 from beforehand.engine.queueing import take_slots
-from beforehand.errors import UsageError
+from beforehand.errors import DecisionFailed, ModelError, UsageError
+from beforehand.model.usage import Usage
+from beforehand.policies import Budget, Retry
 from beforehand.queues.limits import DeclaredLimits, QueueLimits, SharedBudget
 from beforehand.telemetry import following, metrics_server
 from beforehand.telemetry import prometheus as prometheus_module
@@ -20,7 +22,8 @@ from beforehand.telemetry.prometheus import MOST, Prometheus
 from beforehand.telemetry.spans import SpanValue
 from tests.tidy.tree import ROOT
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.telemetry.test_opentelemetry import patient, shop, trying
+from tests.unit.telemetry.test_opentelemetry import Answer, patient, shop, trying
+from tests.unit.telemetry.tracing import Traced, text
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +93,107 @@ async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
     assert b"cup" not in page
 
 
+@pytest.mark.parametrize(
+    ("begun", "submitted", "minutes", "waiting", "running", "oldest_s"),
+    [
+        ("", "", 10, 0, 0, 0),
+        ("", "new", 10, 1, 0, 600),
+        ("slept", "", 60, 0, 0, 0),
+        ("slept", "", 130, 0, 0, 600),
+        ("slept", "new", 10, 1, 0, 600),
+        ("slept", "new", 130, 1, 0, 7800),
+        ("", "busy", 10, 0, 1, 0),
+        ("slept", "busy", 60, 0, 1, 0),
+    ],
+)
+@virtual
+async def test_a_queue_shows_since_when_its_oldest_run_is_ready(
+    lab: Lab, begun: str, submitted: str, minutes: int, waiting: int, running: int, oldest_s: int
+):
+    """A run that has begun, and came due after a sleep, waits for a slot as one that has not begun."""
+
+    @agent(run_id="{given}", tools=[])
+    async def desk(run: Run, given: str) -> None:
+        if given == "busy":
+            await asyncio.sleep(36_000)
+        await run.sleep(timedelta(hours=2))
+
+    measured, queues = Prometheus(), DeclaredLimits({"slow": QueueLimits()})
+    async with lab.app(desk, recover=True, queues=queues) as worker:
+        if begun:
+            await worker.submit(desk, begun, queue="slow")
+            await lab.pass_time(seconds=10)
+    async with lab.app(desk, recover=submitted == "busy", telemetry=measured) as app:
+        if submitted:
+            await app.submit(desk, submitted, queue="slow")
+        await lab.pass_time(minutes=minutes)
+        found = values(await measured.scrape(app.engine))
+    assert found["beforehand_queue_waiting", "slow"] == waiting
+    assert found["beforehand_queue_running", "slow"] == running
+    assert found["beforehand_queue_oldest_seconds", "slow"] == pytest.approx(oldest_s, abs=15)
+
+
+CALLS = (("unknown", "failed"), ("large-1", "answered"))
+"""The models and ends under which calls are counted here. One that was not answered names no model."""
+
+
+def ends_as(*ends: Exception | str):
+    """An agent that asks a model whose calls end so, one after the other."""
+    left = list(ends)
+
+    async def ask(question: str) -> Answer:
+        end = left.pop(0)
+        if end == "lost":
+            await asyncio.sleep(10_000)
+        if isinstance(end, Exception):
+            raise end
+        return Answer(question, Usage(input_tokens=40, output_tokens=2, model="large-1"))
+
+    @agent(run_id="r-{name}", tools=[])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            return (await run.options(retry=Retry(attempts=2)).decide(ask, name)).text
+        except DecisionFailed:
+            return "given up"
+
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("ends", "errors"),
+    [
+        (["answer"], [None]),
+        ([ModelError("busy", code="rate_limited"), "answer"], ["refused", None]),
+        ([ConnectionRefusedError("down"), "answer"], ["refused", None]),
+        ([OSError("reset"), "answer"], ["failed", None]),
+        ([OSError("reset"), OSError("reset")], ["failed", "unavailable"]),
+        (["lost", "answer"], ["lost", None]),
+        (["lost", OSError("reset")], ["lost", "unavailable"]),
+    ],
+    ids=str,
+)
+@virtual
+async def test_each_call_of_a_model_is_traced_and_counted_by_its_end(
+    lab: Lab, ends: list[Exception | str], errors: list[str | None]
+):
+    desk, traced, measured = ends_as(*ends), Traced(), Prometheus()
+    if ends[0] == "lost":
+        app = lab.make(desk, telemetry=traced.follower())
+        await app.open()
+        app.start(desk, "ann")
+        await lab.pass_time(seconds=5)
+        await lab.bury(app, lab.processes[-1])
+    async with lab.app(desk, telemetry=[traced.follower(), measured]) as app:
+        await app.run(desk, "ann")
+        await lab.pass_time(seconds=1)
+        found = values(await measured.scrape(app.engine))
+    spans = sorted(traced.spans("chat"), key=lambda span: span.start_time)
+    assert [text(span, "error.type") for span in spans] == errors
+    assert [span.status.is_ok for span in spans] == [error is None for error in errors]
+    counted = {end: found.get(("beforehand_model_calls_total", frozenset({of, end})), 0) for of, end in CALLS}
+    assert counted == {"failed": sum(map(bool, errors)), "answered": errors.count(None)}
+
+
 @virtual
 async def test_budgets_that_runs_share_are_gauges(lab: Lab):
     measured = Prometheus()
@@ -111,6 +215,47 @@ async def test_budgets_that_runs_share_are_gauges(lab: Lab):
     assert found["beforehand_budget_limit", "calls", "model_calls"] == 9
     assert found["beforehand_budget_limit", "calls", "cost EUR"] == 2.5
     assert ("beforehand_budget_limit", frozenset({"calls", "tokens"})) not in found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit", "used", "reserved"),
+    [(5, "cost EUR", 0, 0.4), (15, "cost EUR", 0.4, 0), (5, "effects", 0, 1), (15, "effects", 1, 0)],
+)
+@virtual
+async def test_what_a_call_reserves_of_a_shared_budget_and_uses_is_in_the_unit_of_its_limit(
+    lab: Lab, seconds: int, limit: str, used: float, reserved: float
+):
+    @tool(budget=Budget(call="0.40 EUR"))
+    async def pay(name: str) -> str:
+        await asyncio.sleep(10)
+        return name
+
+    @agent(run_id="{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await pay(name)
+
+    measured, budgets = Prometheus(), {"all": SharedBudget(cost="9 EUR", effects=9)}
+    async with lab.app(desk, telemetry=measured, queues=DeclaredLimits(budgets=budgets)) as app:
+        app.start(desk, "ann")
+        await lab.pass_time(seconds=seconds)
+        found = values(await measured.scrape(app.engine))
+    assert found["beforehand_budget_limit", "all", limit] == 9
+    assert found["beforehand_budget_used", "all", limit] == used
+    assert found["beforehand_budget_reserved", "all", limit] == reserved
+
+
+@virtual
+async def test_the_oldest_of_what_waits_for_people_is_shown(lab: Lab):
+    measured = Prometheus()
+    async with lab.app(patient, telemetry=measured) as app:
+        for name in ("mug", "cup"):
+            with pytest.raises(RunSuspended):
+                await app.run(patient, name)
+            await lab.pass_time(minutes=10)
+        found = values(await measured.scrape(app.engine))
+    assert found["beforehand_people_waiting", "question"] == 2
+    assert found["beforehand_people_oldest_seconds", "question"] == pytest.approx(1200, abs=5)
+    assert found["beforehand_people_waiting", "review"] == found["beforehand_people_oldest_seconds", "review"] == 0
 
 
 @virtual
