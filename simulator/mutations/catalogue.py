@@ -18,6 +18,7 @@ from simulator.mutations.policies import POLICY
 from simulator.mutations.queues import QUEUE_BUGS
 from simulator.mutations.reviews import REVIEWS
 from simulator.mutations.schedules import SCHEDULE_BUGS
+from simulator.mutations.tables import TABLE_BUGS
 from simulator.mutations.timing_and_processes import PROCESSES, TIMING
 from simulator.mutations.transactions_and_plans import TOGETHER
 
@@ -36,5 +37,6 @@ MUTANTS: Final = (
     *BUDGET_BUGS,
     *FAMILY_BUGS,
     *MODEL_BUGS,
+    *TABLE_BUGS,
 )
 """The planted bugs, by the promise that they break."""
