@@ -66,12 +66,19 @@ class Queues:
     def calling(self, actor: Actor, request: Request) -> Generator[None]:
         """A process calls a tool. All limits of the call hold with it.
 
-        A call of a process that was stopped for longer than any pause no longer counts: its slot may be free.
+        A call of a process that cannot be observed no longer counts once the process was stopped for longer than any
+        pause: its slot may be free.
         """
         now, tool = self._world.now_ms(), request.service
         tenant = self.tenant_of(request.operation.partition("/")[0])
         recent = now - self._world.settings.pause_bound_ms
-        others = [under for process, under, since in self._calls.values() if process.alive and since > recent]
+        hidden = tuple(worker.name for worker in self._world.plan.workers if worker.contained)
+        unseen = actor.name.startswith(hidden)
+        others = [
+            under
+            for process, under, since in self._calls.values()
+            if process.alive and (since > recent or not (unseen or process.name.startswith(hidden)))
+        ]
         limits = dict(self._call_limits(tool, tenant))
         for what, at_once in limits.items():
             self._reached(f"a call under a limit of a {what.split()[0]}{' for a tenant' * (' / ' in what)}")

@@ -25,7 +25,8 @@ def permits_in_each_process(original: Any) -> Any:
     """Each process counts the permits of its own calls alone."""
 
     def counted(self: Any, name: str, pause_bound_ms: int, worker: str = "") -> Any:
-        return tuple(one for one in original(self, name, pause_bound_ms, worker) if one.worker == worker)
+        held = original(self, name, pause_bound_ms, worker)
+        return replace(held, permits=tuple(one for one in held.permits if one.worker == worker))
 
     return counted
 

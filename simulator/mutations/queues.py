@@ -138,9 +138,19 @@ def permits_of_one_process(original: Any) -> Any:
     """Each process counts the permits of its own calls alone."""
 
     def counted(database: Any, roll: Any, name: str, bound_ms: int, worker: str = "") -> Any:
-        return tuple(one for one in original(database, roll, name, bound_ms, worker) if one.worker == worker)
+        held = original(database, roll, name, bound_ms, worker)
+        return replace(held, permits=tuple(one for one in held.permits if one.worker == worker))
 
     return counted
+
+
+def over_by_silence(_original: Any) -> Any:
+    """A process that is silent for longer than a pause loses its permits, though it is seen to live in its call."""
+
+    def call_is_over(worker: Any, pause_bound_ms: int) -> bool:
+        return worker.fate == "dead" or bool(worker.silent_ms > pause_bound_ms)
+
+    return call_is_over
 
 
 def service_of_each_tool(original: Any) -> Any:
@@ -291,9 +301,16 @@ QUEUE_BUGS: Final = (
     Mutant(
         "permits of the dead kept",
         "a process that is gone keeps its permits",
-        "beforehand.journal.sqlite.permits:call_is_over",
+        "beforehand.journal.backend_rules:call_is_over",
         always(value=False),
         from_seed=LIMITED,
+    ),
+    Mutant(
+        "permits by silence",
+        "a process that is seen to live loses its permits by silence",
+        "beforehand.journal.backend_rules:call_is_over",
+        over_by_silence,
+        test="tests/unit/engine/test_call_limits.py",
     ),
 )
 """Each is looked for in the seeds with queues, over a journal in a file."""

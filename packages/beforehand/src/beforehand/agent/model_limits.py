@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from beforehand.engine.call_limits import limited_call
 from beforehand.engine.engine import LOG
-from beforehand.engine.suspension import Pause
+from beforehand.engine.suspension import limit_pause
 from beforehand.engine.tool_protocol import wake
 from beforehand.model.alike import nearest
 from beforehand.model.decision.situation import LimitWait
@@ -118,7 +118,7 @@ async def _await_model(scope: Scope, step: str, call: LimitedCall) -> Permit | N
 async def _rest(scope: Scope, step: str, wait: LimitWait, operation: str) -> None:
     """Wait until the limit may permit a call. The run may be suspended meanwhile."""
     active, process = scope.active, scope.active.process
-    pause = Pause("limit", step, process.wall_ms() + wait.ms, f"{operation}: the limit of {wait.name} is reached")
+    pause = limit_pause(wait, step, process.wall_ms() + wait.ms, operation)
 
     def news(waiting: asyncio.Future[None]) -> None:
         process.limits.waits(wait.name, operation, wait.ms, partial(wake, waiting))

@@ -27,7 +27,7 @@ _TEXT = 400  # of what a model saw and said: all of it is in --json
 
 def show_dossier(screen: Screen, found: Dossier) -> None:
     """The whole dossier."""
-    screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  answered", "dim"))
+    screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  takes no answer", "dim"))
     if split_report(found.asks)[1]:
         screen.report(found.asks)
     else:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterable
 
     from beforehand.engine.settings import Settings
-    from beforehand.journal.port import Instant, Journal, LimitUse
+    from beforehand.journal.port import Instant, Journal, LimitState, LimitUse
     from beforehand.model.run_history import RunHistory
     from beforehand.model.usage import Usage
     from beforehand.queues.call_limits import AppliedLimit
@@ -69,6 +69,7 @@ class _Queue:
     def __init__(self) -> None:
         self.opens_ms = 0  # by its rate, or by its service
         self.full_ms = 0  # until when its slots are believed to be taken
+        self.hung = 0  # the process that stands still with one of them
         self.waiting: Final[dict[str, _Waiter]] = {}
 
 
@@ -117,12 +118,15 @@ class CallLimits:
     def wait(self, call: LimitedCall, operation: str) -> LimitWait | None:
         """The limit for which this operation waits longest before it asks for a permit; None: it may ask now."""
         now = self._journal.now().ms
-        return _longest((one.name, self._wait_ms(one, operation, now)) for one in self.of(call))
+        return _longest(self._wait(one, operation, now) for one in self.of(call))
 
-    def _wait_ms(self, one: AppliedLimit, operation: str, now: int) -> int:
+    def _wait(self, one: AppliedLimit, operation: str, now: int) -> LimitWait:
         queue = self.known.get(one.name)
         if queue is None:
-            return 0
+            return LimitWait(one.name, 0)
+        return LimitWait(one.name, self._wait_ms(queue, one, operation, now), queue.hung)
+
+    def _wait_ms(self, queue: _Queue, one: AppliedLimit, operation: str, now: int) -> int:
         left = max(0, queue.opens_ms - now, queue.full_ms - now)
         ahead = self._ahead(queue, operation, now)
         if not ahead:
@@ -193,7 +197,7 @@ class CallLimits:
                 continue
             for one in answer.limits:
                 if one.full or one.wait_ms or one.name in self.known:
-                    self._note(one.name, one.wait_ms, full=one.full)
+                    self._note(one)
             if answer.granted:
                 self.leave(permit.operation)
                 for one in answer.limits:
@@ -201,11 +205,12 @@ class CallLimits:
             return answer.granted
         return True  # its limits were withdrawn meanwhile
 
-    def _note(self, name: str, wait_ms: int, *, full: bool) -> None:
+    def _note(self, one: LimitState) -> None:
         """Note when the next call under a limit may begin. Slots of other processes are looked for at each poll."""
-        queue, now = self.known.setdefault(name, _Queue()), self._journal.now().ms
-        queue.opens_ms = now + wait_ms
-        queue.full_ms = now + self._settings.poll_ms if full else 0
+        queue, now = self.known.setdefault(one.name, _Queue()), self._journal.now().ms
+        queue.opens_ms = now + one.wait_ms
+        queue.full_ms = now + self._settings.poll_ms if one.full else 0
+        queue.hung = one.hung if one.full else 0
 
     def _wake_next(self, name: str) -> None:
         """Let the first waiter ask, if a call may begin now."""
@@ -306,18 +311,19 @@ class RecordedLimits:
     def wait(self, call: LimitedCall, operation: str) -> LimitWait | None:
         """The limit for which this operation waits longest; None for none."""
         del operation
-        return _longest((one.name, self._wait_ms(one)) for one in self._declared.of_call(call))
+        return _longest(self._wait(one) for one in self._declared.of_call(call))
 
-    def _wait_ms(self, one: AppliedLimit) -> int:
+    def _wait(self, one: AppliedLimit) -> LimitWait:
         if (use := self.known.get(one.name)) is None:
-            return 0
+            return LimitWait(one.name, 0)
         full = one.limit.at_once is not None and len(use.permits) >= one.limit.at_once
-        return max(opens_in_ms(one.limit, use.pace, self._now.boot, self._now.ms), self._poll_ms if full else 0)
+        ms = max(opens_in_ms(one.limit, use.pace, self._now.boot, self._now.ms), self._poll_ms if full else 0)
+        return LimitWait(one.name, ms, use.hung if full else 0)
 
 
-def _longest(waits: Iterable[tuple[str, int]]) -> LimitWait | None:
-    name, ms = max(waits, key=lambda one: one[1], default=("", 0))
-    return LimitWait(name, ms) if ms else None
+def _longest(waits: Iterable[LimitWait]) -> LimitWait | None:
+    wait = max(waits, key=lambda one: one.ms, default=None)
+    return wait if wait is not None and wait.ms else None
 
 
 def limited_call(history: RunHistory, tool: str) -> LimitedCall:

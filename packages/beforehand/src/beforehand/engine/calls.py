@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import msgspec
 
 from beforehand.errors import UsageError
+from beforehand.journal.backend_rules import call_is_over
 from beforehand.journal.port import Worker, WorkerState
 from beforehand.model import records as r
 from beforehand.model.operation import Attempt
@@ -185,7 +186,7 @@ def fate_of(state: WorkerState, pause_bound_ms: int) -> CallFate:
     """The fate of a call whose process no longer owns the run, by what the journal knows about that process."""
     if state.fate == "dead":
         return CallFate(over=True, end=r.End("lost", why="its process died", died=True))
-    over = state.fate == "unknown" and state.silent_ms > pause_bound_ms
+    over = call_is_over(state, pause_bound_ms)
     # One that renews its lease may go on for ever: no silence ends the wait, so a person is asked.
     says = HUNG if state.fate == "alive" else _BEATS
     return CallFate(

@@ -16,7 +16,7 @@ from beforehand.journal.run_log import beginning
 from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.model.system import is_system
-from beforehand.model.waits import PEOPLE
+from beforehand.model.waits import HUNG, PEOPLE
 from beforehand.model.webhooks import (
     AGENT,
     ENDPOINTS,
@@ -106,7 +106,8 @@ class Outbox:
 def _waiting(history: RunHistory, pause: Pause) -> Waiting:
     operation = history.operations.get(pause.step)
     times = 0 if operation is None else len(operation.attempts)
-    return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times, pause.at, pause.shown, pause.result)
+    due = None if pause.kind == HUNG else pause.due
+    return Waiting(pause.kind, pause.step, pause.asks[:500], due, times, pause.at, pause.shown, pause.result)
 
 
 async def begin_asleep(process: Process, run: str, given: Input, agent: str = AGENT) -> bool:

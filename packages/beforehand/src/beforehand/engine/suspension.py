@@ -26,12 +26,13 @@ from beforehand.model.shared_use import PREFIX, TREE
 from beforehand.model.shell import to_type
 from beforehand.model.stop_reasons import STOP_REASONS, StopReason, reason_of, why_ended
 from beforehand.model.system import is_system
-from beforehand.model.waits import HALT, SHARED_BUDGET, UNREADABLE, ListedWait, Then
+from beforehand.model.waits import HALT, HUNG, SHARED_BUDGET, UNREADABLE, ListedWait, Then
 from beforehand.queues.zones import Period
 
 if TYPE_CHECKING:
     from beforehand.engine.environment import Stamp
     from beforehand.engine.settings import Settings
+    from beforehand.model.decision.situation import LimitWait
     from beforehand.model.run_history import RunHistory
     from beforehand.queues.limits import SharedBudget
 
@@ -60,6 +61,15 @@ class Pause(msgspec.Struct, frozen=True):
     budget: str = ""  # the shared budget that is spent
     declared: int | None = None  # the ledger entry of the limits under which it is; under others the wait is over
     since: int = 0  # the wall clock at which its caller began to be held by failing attempts; 0: this wait is the first
+
+
+def limit_pause(wait: LimitWait, step: str, due: int, operation: str, tool: str = "") -> Pause:
+    """The wait for a permit under a limit. Where a process that stands still holds it, a person is asked.
+
+    That is for calls of tools: an item of the inbox is about an operation, and a call of a model is none.
+    """
+    kind = HUNG if wait.hung and tool else "limit"
+    return Pause(kind, step, due, f"{operation}: {wait.reason}", tool=tool, sent=False)
 
 
 class BudgetRefusal(msgspec.Struct, frozen=True):
@@ -108,7 +118,7 @@ def _encoded_wait(pause: Pause) -> dict[str, object]:
     place = {name: value for name in PLACED if (value := getattr(pause, name))}
     if not pause.sent:
         place["unsent"] = True
-    due = pause.until or pause.due
+    due = None if pause.kind == HUNG else pause.until or pause.due  # the time of the next look is no deadline
     return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": due, "at": pause.at, **place}
 
 

@@ -13,7 +13,7 @@ from beforehand.engine.conflicts import CLAIM_OF, ends_in_this_run, find_other_e
 from beforehand.engine.deferred import what_is_awaited
 from beforehand.engine.operation_driver import OperationDriver, intent_of, plan, planned, recorded
 from beforehand.engine.shared_budgets import await_room, charge_for, note_refusal
-from beforehand.engine.suspension import Pause
+from beforehand.engine.suspension import Pause, limit_pause
 from beforehand.engine.verification import observe
 from beforehand.errors import BudgetSpent, LedgerTaken, LimitsChanged
 from beforehand.model import records as r
@@ -123,7 +123,7 @@ async def _await_permit(driver: OperationDriver, move: m.Wait) -> None:
     await driver.record(*plan(driver, f"the limit of {limit.name}"), ride=True)
     due = process.environment.clock.wall_ms() + ms
     process.limits.waits(limit.name, driver.id, ms, driver.wake)
-    await driver.rest(Pause("limit", driver.step, due, f"{driver.id}: {move.rule}", tool=tool), ms / 1000)
+    await driver.rest(limit_pause(limit, driver.step, due, driver.id, tool), ms / 1000)
 
 
 async def _await_holder(driver: OperationDriver) -> None:

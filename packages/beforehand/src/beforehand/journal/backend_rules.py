@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from beforehand.errors import ArgumentError, BudgetSpent, LimitsChanged, QueueDraining, QueueFull, RecordRefused
-from beforehand.journal.port import BudgetUse, Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, WorkerState, Write
+from beforehand.journal.port import (
+    BudgetUse,
+    HeldPermits,
+    Lease,
+    NewRun,
+    Permit,
+    Post,
+    Row,
+    RunRow,
+    StatusFilter,
+    Trust,
+    WorkerState,
+    Write,
+)  # fmt: skip
 from beforehand.model.money import MOST_UNITS, counter_currency
 from beforehand.model.shell import to_type
 from beforehand.policies import MOST
@@ -132,8 +145,22 @@ def wants_look(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
 
 
 def call_is_over(worker: WorkerState, pause_bound_ms: int) -> bool:
-    """True if no call of this worker can be under way: it is proven dead, or silent for longer than it can pause."""
-    return worker.fate == "dead" or worker.silent_ms > pause_bound_ms
+    """True if no call of this worker can be under way.
+
+    It is proven dead, or it cannot be observed and has been silent for longer than a process can pause. A process that
+    is seen to live may be stopped in its call for any time.
+    """
+    return worker.fate == "dead" or (worker.fate == "unknown" and worker.silent_ms > pause_bound_ms)
+
+
+def held_permits(
+    stored: Sequence[Permit], fate: Callable[[str], WorkerState], pause_bound_ms: int, asking: str = ""
+) -> HeldPermits:
+    """The permits whose call may be under way. The worker that is `asking` is not gone for itself."""
+    states = {name: fate(name) for name in {permit.worker for permit in stored} - {asking}}
+    over = {name for name, state in states.items() if call_is_over(state, pause_bound_ms)}
+    hung = [state.pid for state in states.values() if state.fate == "alive" and state.silent_ms > pause_bound_ms]
+    return HeldPermits(tuple(permit for permit in stored if permit.worker not in over), min(hung, default=0))
 
 
 def limits_changed() -> LimitsChanged:

@@ -30,13 +30,13 @@ from beforehand.journal import host
 from beforehand.journal.backend_rules import (
     FOREVER_MS,
     NEWS_PAGE,
-    call_is_over,
     charged,
     check_extras,
     check_post,
     check_size,
     due_since,
     first_write,
+    held_permits,
     ledger_hash,
     limits_changed,
     page,
@@ -54,8 +54,10 @@ from beforehand.journal.port import (
     BodyFilter,
     BudgetUse,
     Busy,
+    Fate,
     Firing,
     FoundRecord,
+    HeldPermits,
     Identity,
     Instant,
     Journal,
@@ -402,18 +404,17 @@ class MemoryJournal:
     async def permit(self, request: PermitRequest) -> PermitAnswer:
         after, asked, now = self._call("permit"), request.permit, self.now()
         self._check_newest(request.declared)
-        found = [
-            (one, len(self._counted(one.name, request.pause_bound_ms, asked.worker)), self._pace(one.name))
-            for one in request.limits
-        ]
+        held = [self._counted(one.name, request.pause_bound_ms, asked.worker) for one in request.limits]
+        found = [(one, len(it.permits), self._pace(one.name)) for one, it in zip(request.limits, held, strict=True)]
         verdicts = judge_all(found, now.boot, now.ms)
         granted = all(verdict.granted for verdict in verdicts)
-        for (one, _, _), verdict in zip(found, verdicts, strict=True):
+        for one, verdict in zip(request.limits, verdicts, strict=True):
             self._paces[one.name] = verdict.pace
             if granted:
                 self._permits.setdefault(one.name, {})[asked] = one.units, now.ms
         after()
-        states = [LimitState(one.name, it.full, it.wait_ms) for (one, _, _), it in zip(found, verdicts, strict=True)]
+        together = zip(request.limits, held, verdicts, strict=True)
+        states = [LimitState(one.name, it.full, it.wait_ms, of_it.hung) for one, of_it, it in together]
         return PermitAnswer(granted, tuple(states))
 
     async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
@@ -432,18 +433,15 @@ class MemoryJournal:
 
     async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
         self._call("permits")()
-        return [LimitUse(name, self._counted(name, pause_bound_ms), self._pace(name)) for name in sorted(self._paces)]
+        held = {name: self._counted(name, pause_bound_ms) for name in sorted(self._paces)}
+        return [LimitUse(name, it.permits, self._pace(name), it.hung) for name, it in held.items()]
 
     def _pace(self, name: str) -> CallPace:
         return self._paces.get(name, CallPace())
 
-    def _counted(self, name: str, pause_bound_ms: int, worker: str = "") -> tuple[Permit, ...]:
-        """The permits of a limit whose process is not gone. The worker that asks is not gone for itself."""
-        return tuple(
-            one
-            for one in self._permits.get(name, ())
-            if one.worker == worker or not call_is_over(self._fate(one.worker), pause_bound_ms)
-        )
+    def _counted(self, name: str, pause_bound_ms: int, worker: str = "") -> HeldPermits:
+        """The permits of a limit whose call may be under way."""
+        return held_permits(list(self._permits.get(name, ())), self._fate, pause_bound_ms, worker)
 
     async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
         self._call("fired")()
@@ -671,7 +669,8 @@ class MemoryJournal:
         if worker not in self._workers:
             return WorkerState("unknown", FOREVER_MS)
         known, until = self._workers[worker]
-        return WorkerState("dead" if worker in self._dead else "alive", max(0, self._now() - until), known.pid)
+        seen: Fate = "alive" if known.machine else "unknown"  # without a machine there is nothing to observe
+        return WorkerState("dead" if worker in self._dead else seen, max(0, self._now() - until), known.pid)
 
     def _gone(self, worker: str) -> bool:
         return self._fate(worker).gone

@@ -296,7 +296,8 @@ class Permit(msgspec.Struct, frozen=True):
 class PermitRequest(msgspec.Struct, frozen=True):
     """A worker asks for a permit under all `limits` of the call, which the ledger entry `declared` gives it.
 
-    A worker that is silent for longer than `pause_bound_ms` counts as gone, as does one that is proven dead.
+    A permit counts until its call is released or its worker is proven dead. That of a worker that cannot be observed
+    counts until the worker has been silent for longer than `pause_bound_ms`. One that is seen to live keeps it.
     """
 
     permit: Permit
@@ -308,12 +309,24 @@ class PermitRequest(msgspec.Struct, frozen=True):
 class LimitState(msgspec.Struct, frozen=True):
     """One limit after a request. `full`: no further call fits beside those under way.
 
-    `wait_ms`: for so long no further one may begin.
+    `wait_ms`: for so long no further one may begin. `hung`: see `HeldPermits`.
     """
 
     name: str
     full: bool
     wait_ms: int
+    hung: int = 0
+
+
+class HeldPermits(msgspec.Struct, frozen=True):
+    """The permits of one limit that count.
+
+    `hung` is the number of a process that holds one of them, is seen to live, and has been silent for longer than a
+    process can pause; 0 without such a process.
+    """
+
+    permits: tuple[Permit, ...]
+    hung: int = 0
 
 
 class PermitAnswer(msgspec.Struct, frozen=True):
@@ -324,11 +337,12 @@ class PermitAnswer(msgspec.Struct, frozen=True):
 
 
 class LimitUse(msgspec.Struct, frozen=True):
-    """The permits of one limit that count, and its stored moments."""
+    """The permits of one limit that count, and its stored moments. `hung`: see `HeldPermits`."""
 
     name: str
     permits: tuple[Permit, ...]
     pace: CallPace
+    hung: int = 0
 
 
 class NewRun(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ Then = Literal["", "refuse", "escalate", "hold", "default", "timeout"]
 """The action at a deadline: see `after_deadline`."""
 Item = Literal["approval", "question", "review", "handoff", "unreadable"]
 PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
-                                 "handoff": "handoff", "halted": "handoff", "unreadable": "unreadable"}  # fmt: skip
+                                 "handoff": "handoff", "halted": "handoff", "unreadable": "unreadable",
+                                 "hung": "review"}  # fmt: skip
 """The kinds of wait that a person ends, and what each is called in the inbox."""
 DISPUTED: Final = "contradicted"
 """The kind of wait of a final outcome that was contradicted."""
@@ -29,6 +30,9 @@ AMENDABLE: Final = "contradicted, amendable"
 BRIEF: Final = 12
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
+
+HUNG: Final = "hung"
+"""The kind of wait for a permit of a process that stands still: a person ends or continues the process."""
 
 CHILD: Final = "child"
 """The kind of wait of a run that joins a child; the end of the child ends it."""

@@ -18,7 +18,7 @@ from beforehand.inspect.comparison import Change
 from beforehand.inspect.contracts import clauses
 from beforehand.inspect.contradictions import last_answer, relied_on
 from beforehand.inspect.model_text import WholeInput, said_text, seen_text
-from beforehand.inspect.reader import JournalReader
+from beforehand.inspect.reader import JournalReader, waits_of
 from beforehand.inspect.render_records import end_text, record_note, ruling_text, stored, verdict_text, written_text
 from beforehand.inspect.run_state import RunState, spent, state_of
 from beforehand.inspect.text import moment
@@ -41,6 +41,7 @@ from beforehand.model.waits import (
     AMENDABLE,
     DISPUTED,
     HALT,
+    HUNG,
     after_deadline,
     answers_with,
     brief,
@@ -53,6 +54,7 @@ from beforehand.people.answers import fitting_answers
 from beforehand.people.assignments import Handed, handed
 from beforehand.people.contradictions import undone_together
 from beforehand.people.earlier_answers import Earlier, Precedents, Word, changes_from, earlier_answers, precedents
+from beforehand.people.items import asked_by
 from beforehand.people.loaded_item import LoadedItem, load_item
 from beforehand.people.policy.archive import facts_text
 from beforehand.people.standing_permissions import list_standing
@@ -207,6 +209,8 @@ async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
         sure.append(operation.intent.confidence)  # what the policy went by
     contract = contract_of(history, operation) if operation is not None else None
     asks, why = _question(about)
+    if operation is not None and not (about.open or operation.final):
+        asks = await _hung(reader, about) or asks
     listed = exit_of(step) if isinstance(subject, TransactionState) else step
     halted = subject if isinstance(subject, r.RunStoppedRecord) else None
     return Dossier(
@@ -322,6 +326,12 @@ async def _standing(reader: JournalReader, about: LoadedItem, at_ms: int) -> tup
 def step_of(record: r.Record) -> str:
     """The step or transaction that a record is about."""
     return str(getattr(record, "step", "") or getattr(record, "transaction", ""))
+
+
+async def _hung(reader: JournalReader, about: LoadedItem) -> str:
+    """The process that keeps a call waiting, from the listing; empty without one."""
+    waits = [wait for row in await reader.journal.runs(run=about.run) for wait in waits_of(row)]
+    return next((asked_by(about.run, wait) for wait in waits if (wait.kind, wait.step) == (HUNG, about.step)), "")
 
 
 def _question(about: LoadedItem) -> tuple[str, str]:
@@ -460,7 +470,13 @@ def _recommended(about: LoadedItem, similar: Precedents, contract: Contract | No
                 return f"{word}: all {count} calls of {about.tool} that people answered ended so"
     operation = about.subject if isinstance(about.subject, OperationState) else None
     keyed = contract is not None and contract.key is not None and contract.key.ttl is None
-    if about.kind == "review" and operation is not None and not operation.final and keyed and not operation.key_unread:
+    if (
+        about.kind == "review"
+        and about.open
+        and operation is not None
+        and keyed
+        and not (operation.final or operation.key_unread)
+    ):
         return "retry with the same key: the system never forgets it, and does nothing twice"
     return ""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from beforehand.errors import LimitsChanged, QueueDraining, QueueFull
+from beforehand.journal.host import this_process
 from beforehand.journal.port import (
     Busy,
     Journal,
@@ -425,6 +426,26 @@ class QueueConformance:
         assert (await permitted(journal, "bob", 1, limit)).granted
         await journal.beat(ALICE, LONG_MS)
         assert not (await permitted(journal, "bob", 2, CallLimit(at_once=2))).granted
+
+    @requirement
+    async def test_a_process_that_is_seen_to_live_keeps_its_permits_whatever_its_silence(
+        self, journal: Journal
+    ) -> None:
+        """That of a worker that cannot be observed is free after the bound; alice and bob have no process."""
+        limit, here = CallLimit(at_once=1), this_process("carol")
+        for number, worker in enumerate((here, ALICE)):
+            await journal.beat(worker, LONG_MS)
+            held = AppliedLimit(f"held by {worker.id}", limit)
+            assert (await permitted(journal, worker.id, number, held)).granted
+            await journal.beat(worker, OVER_MS)
+            lives = (await journal.fate(worker.id)).fate == "alive"
+            answer = await permitted(journal, "bob", number, held)
+            assert answer.granted is not lives
+            assert answer.limits == (LimitState(held.name, lives or answer.granted, 0, worker.pid * lives),)
+            (use,) = [use for use in await journal.permits(1_000) if use.name == held.name]
+            holder = worker.id if lives else "bob"
+            assert use.permits == (Permit(holder, number, f"r/{number}"),)
+            assert use.hung == worker.pid * lives
 
     @requirement
     async def test_a_rate_and_a_service_say_when_the_next_permit_is_granted(self, journal: Journal) -> None:

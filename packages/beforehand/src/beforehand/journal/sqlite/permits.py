@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, cast
 
-from beforehand.journal.backend_rules import call_is_over
-from beforehand.journal.port import Instant, LimitState, LimitUse, Permit, PermitAnswer, PermitRequest
+from beforehand.journal.backend_rules import held_permits
+from beforehand.journal.port import HeldPermits, Instant, LimitState, LimitUse, Permit, PermitAnswer, PermitRequest
 from beforehand.journal.sqlite.driver import Database
 from beforehand.journal.sqlite.ledger import check_limits
 from beforehand.journal.sqlite.runs import RunTables
@@ -24,14 +24,15 @@ def grant(database: Database, roll: RunTables, request: PermitRequest, now: Inst
     """Judge the request, and store what was granted. Permits of processes that are proven dead are deleted."""
     check_limits(database, request.declared)
     asked, limits = request.permit, request.limits
-    found: list[tuple[int, CallPace]] = []
+    found: list[tuple[HeldPermits, CallPace]] = []
     for one in limits:
         for (worker,) in database.rows("select distinct worker from permit where name = ?", (one.name,)):
             if worker != asked.worker and roll.fate(database, str(worker)).fate == "dead":
                 database.change("delete from permit where name = ? and worker = ?", (one.name, worker))
         held = counted(database, roll, one.name, request.pause_bound_ms, asked.worker)
-        found.append((len(held), _pace(database, one.name)))
-    verdicts = judge_all([(one, *state) for one, state in zip(limits, found, strict=True)], now.boot, now.ms)
+        found.append((held, _pace(database, one.name)))
+    states = [(one, len(held.permits), pace) for one, (held, pace) in zip(limits, found, strict=True)]
+    verdicts = judge_all(states, now.boot, now.ms)
     granted = all(verdict.granted for verdict in verdicts)
     for one, (_, before), verdict in zip(limits, found, verdicts, strict=True):
         if verdict.pace != before:
@@ -41,8 +42,10 @@ def grant(database: Database, roll: RunTables, request: PermitRequest, now: Inst
                 "insert into permit (name, worker, number, operation, units, at_ms) values (?, ?, ?, ?, ?, ?)",
                 (one.name, asked.worker, asked.number, asked.operation, one.units, now.ms),
             )
-    states = [LimitState(one.name, it.full, it.wait_ms) for one, it in zip(limits, verdicts, strict=True)]
-    return PermitAnswer(granted, tuple(states))
+    together = zip(limits, found, verdicts, strict=True)
+    return PermitAnswer(
+        granted, tuple(LimitState(one.name, it.full, it.wait_ms, held.hung) for one, (held, _), it in together)
+    )
 
 
 def release(database: Database, permit: Permit, used: Mapping[str, int], now: Instant) -> None:
@@ -63,18 +66,17 @@ def slow(database: Database, limits: Collection[str], wait_ms: int, now: Instant
 def use(database: Database, roll: RunTables, pause_bound_ms: int) -> list[LimitUse]:
     """The use of each limit, by name."""
     names = database.rows("select name from pace union select name from permit order by 1")
-    return [
-        LimitUse(name, counted(database, roll, name, pause_bound_ms), _pace(database, name))
-        for (name,) in cast("list[tuple[str]]", names)
-    ]
+    found: list[LimitUse] = []
+    for (name,) in cast("list[tuple[str]]", names):
+        held = counted(database, roll, name, pause_bound_ms)
+        found.append(LimitUse(name, held.permits, _pace(database, name), held.hung))
+    return found
 
 
-def counted(database: Database, roll: RunTables, name: str, bound_ms: int, worker: str = "") -> tuple[Permit, ...]:
-    """The permits whose process is not gone. The worker that asks is not gone for itself."""
-    held = [Permit(*row) for row in cast("list[tuple[str, int, str]]", database.rows(HELD, (name,)))]
-    others = {one.worker for one in held} - {worker}
-    gone = {name for name in others if call_is_over(roll.fate(database, name), bound_ms)}
-    return tuple(one for one in held if one.worker not in gone)
+def counted(database: Database, roll: RunTables, name: str, bound_ms: int, worker: str = "") -> HeldPermits:
+    """The permits whose call may be under way."""
+    stored = [Permit(*row) for row in cast("list[tuple[str, int, str]]", database.rows(HELD, (name,)))]
+    return held_permits(stored, lambda holder: roll.fate(database, holder), bound_ms, worker)
 
 
 def _pace(database: Database, name: str) -> CallPace:

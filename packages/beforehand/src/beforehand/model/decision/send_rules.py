@@ -265,7 +265,7 @@ def _limit(case: Case) -> Move | None:
     """Wait until the limit permits another call. As behind a breaker, this is no time for attempts."""
     limit = case.situation.limit
     assert limit is not None, case
-    return _verify_meanwhile(case, Wait(f"the limit of {limit.name} is reached", limit.ms, limit.ms, "limit"))
+    return _verify_meanwhile(case, Wait(limit.reason, limit.ms, limit.ms, "limit"))
 
 
 def _backoff(case: Case) -> Move | None:

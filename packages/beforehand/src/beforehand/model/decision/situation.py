@@ -68,10 +68,25 @@ class OtherEffect(msgspec.Struct, frozen=True, gc=False):
 
 
 class LimitWait(msgspec.Struct, frozen=True, gc=False):
-    """A limit of calls under which no further call may begin for so long."""
+    """A limit of calls under which no further call may begin for so long.
+
+    `hung` is the number of a process that is seen to live, stands still, and holds a permit of it; 0 for none.
+    """
 
     name: str
     ms: int
+    hung: int = 0
+
+    @property
+    def reason(self) -> str:
+        """The reason why the call waits, in words, and what ends the wait where nothing else does."""
+        reached = f"the limit of {self.name} is reached"
+        if not self.hung:
+            return reached
+        return (
+            f"{reached}: process {self.hung} on this machine holds a permit, still lives, and stands still in its call:"
+            f" continue it (kill -CONT {self.hung}), or end it (kill -9 {self.hung}), and the permit is free"
+        )
 
 
 class SpentBudget(msgspec.Struct, frozen=True, gc=False):
