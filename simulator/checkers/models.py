@@ -159,8 +159,16 @@ class Models:
         if by_all is not None and list(self._limits_of(call)) and self._is_told(by_all):
             self._check_wait(call, by_all, TOLD_MS)
         by_route = self._alone.get((call.actor, route, call.model))
-        if by_route is not None and not self._jumps:  # a breaker is about the clock on the wall
+        if by_route is not None and not self._jumps and not self._answered_since(by_route, call.model):
+            # a breaker is about the clock on the wall
             self._check_wait(call, by_route, 0)
+
+    def _answered_since(self, alone: Alone, model: str) -> bool:
+        """Whether the process was answered by the model since: asked without a route, or where no other was left."""
+        return any(
+            one.actor is alone.actor and one.model == model and one.ended_ms > alone.said_ms and not one.failed
+            for one in self._calls
+        )
 
     def _is_told(self, alone: Alone) -> bool:
         """Whether every process knows it: the one that heard it may have ended before it could tell the others."""
