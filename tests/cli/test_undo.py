@@ -79,6 +79,7 @@ def test_what_is_undone_is_not_undone_again_and_the_command_ends_alike(trips: La
         (("transaction", "trip-17/book-trip", "--retry"), "only a parked transaction waits for a person"),
         (("transaction", "trip-17/book-trip", "--abort"), "is committed"),
         (("transaction", "trip-17/nothing", "--accept"), "has no transaction nothing"),
+        (("transaction", "trip-17", "--accept"), "trip-17 is not being undone\nKnown: its transactions: book-trip"),
         (("transaction", "trip-17/book-trip"), "no decision is given"),
         (("transaction", "trip-17/book-trip", "--retry", "--accept"), "no decision is given"),
         (("undo", "nobody"), "run nobody is not in this journal"),
@@ -240,3 +241,34 @@ def test_a_second_decision_about_a_transaction_names_what_was_shown(beforehand: 
     for _ in range(2):
         assert beforehand(*retry, "--shown", item["digest"][:12]).status == 0
     assert beforehand("resume", "shop-pen").status == 3
+
+
+UNDO_STUCK = """
+from beforehand import Operation, Run, agent, tool
+
+@tool(effect="write")
+async def book(name: str) -> str:
+    return name
+
+@book.compensate(restores=True)
+async def unbook(operation: Operation[str], name: str) -> None:
+    raise ValueError("the hotel does not answer")
+
+@agent(run_id="trip-{name}")
+async def trip(run: Run, name: str) -> str:
+    return await book(name)
+"""
+
+
+def test_the_commands_that_the_inbox_prints_decide_about_the_stuck_undo_of_a_whole_run(beforehand: Lab):
+    beforehand.write("stuck.py", UNDO_STUCK)
+    assert beforehand("run", "stuck.py:trip", '"ann"').status == 0
+    beforehand("undo", "trip-ann")
+    (printed,) = [line.split()[1:] for line in beforehand("inbox").lines if "--accept" in line]
+    assert printed == ["transaction", "trip-ann", "--accept"]
+    accepted = beforehand(*printed, "--by", "anna")
+    assert accepted.status == 0, accepted.err
+    assert beforehand(*printed, "--by", "anna").status == 0, "the same decision given again adds nothing"
+    beforehand("resume", "trip-ann")
+    assert not [line for line in beforehand("inbox").lines if "--accept" in line]
+    assert "has no transaction" in beforehand("transaction", "trip-ann/book", "--accept").err

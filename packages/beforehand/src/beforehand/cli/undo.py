@@ -14,7 +14,6 @@ from beforehand.cli.screen import Screen, grid, phrase
 from beforehand.control.undo import Preview, checked_finished, checked_undoable, tree_of, tree_preview
 from beforehand.errors import UsageError
 from beforehand.inspect.text import count
-from beforehand.model.ids import split_operation_id
 from beforehand.model.shell import to_type
 from beforehand.people.idempotent_answers import decide_transaction_idempotently
 
@@ -53,11 +52,13 @@ _CAN: Final = {
 async def transaction(call: CommandCall, transaction: str, why: str, shown: str, by: str, **flags: bool) -> None:
     """Decide about TRANSACTION (RUN/NAME): retry or accept a parked one, or abort an open one.
 
+    RUN alone names the undo of the whole run.
+
     One that is stuck again asks anew: `beforehand inbox --item` shows the question and its
     digest, which --shown names. Your decision is recorded with your name. It takes effect
     when the run is next driven, by a worker or by `beforehand resume`.
     """
-    run, name = split_operation_id(transaction)
+    run, _, name = transaction.partition("/")  # no name: the undo of the whole run
     wanted = [word for word, given in flags.items() if given]
     if len(wanted) != 1:
         raise UsageError("no decision is given", next_step="add --retry, --accept or --abort")

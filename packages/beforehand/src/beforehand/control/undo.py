@@ -227,5 +227,6 @@ def _named(history: RunHistory, transaction: str) -> TransactionState:
     found = history.boundaries.by_name.get(transaction)
     if found is None:
         known = ", ".join(history.boundaries.by_name) or "none"
-        raise UsageError(f"run {history.run} has no transaction {transaction}", known=f"its transactions: {known}")
+        lacks = f"has no transaction {transaction}" if transaction else "is not being undone"
+        raise UsageError(f"run {history.run} {lacks}", known=f"its transactions: {known}")
     return found

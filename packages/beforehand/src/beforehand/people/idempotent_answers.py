@@ -20,7 +20,6 @@ from beforehand.journal.entry_codec import read, readable
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.model.contradiction import note_of
-from beforehand.model.ids import split_operation_id
 from beforehand.model.names import same_person
 from beforehand.model.outcome import ASKED_BACK
 from beforehand.model.questions import Answered
@@ -75,7 +74,7 @@ async def decide_transaction_idempotently(
     service: ControlService, item: str, word: Literal["retry", "accept", "abort"], *, by: str, why: str, shown: str = ""
 ) -> Applied:
     """Decide about a transaction. The same person may repeat the same decision, which adds nothing."""
-    run, name = split_operation_id(item)
+    run, _, name = item.partition("/")
     try:
         if word == "abort":
             return await service.call_off(run, name, by=by, why=why)
