@@ -159,7 +159,7 @@ class Lab:
         return Beforehand(
             process, agents=agents, tools=tools, settings=Settings(**settings), recover=recover, reach=reach,
             policy=policy, telemetry=telemetry, queues=queues, prices=prices,
-            environment=self.environment(number, crash, threads), worker=lambda _: Worker(process.worker),
+            environment=self.environment(number, crash, threads), worker=lambda _: Worker(process.worker, machine="test"),
         )  # fmt: skip
 
     async def bury(self, app: Beforehand, process: Process) -> None:
