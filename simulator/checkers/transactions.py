@@ -12,6 +12,7 @@ from beforehand.errors import TransactionAborted
 from beforehand.model import records as r
 from beforehand.model.ids import operation_id
 from beforehand.testing.loop import Actor
+from simulator.agents.tools import PATIENT
 from simulator.agents.transactions import CONFIRMS, HELD, UNDOES
 from simulator.services.service import Effect, Request
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 SAGA: Final = 11
 ABSENT_SAFE: Final = frozenset({"seat"})
+KEYED: Final = frozenset({"seat", "room"})
 _OPEN: Final = frozenset({"", "unknown"})
 _REFUSED: Final = frozenset({"failed", "cancelled"})
 
@@ -27,7 +29,7 @@ _REFUSED: Final = frozenset({"failed", "cancelled"})
 class _Part:
     """One operation inside a transaction: what it is, and from which record to which one it went."""
 
-    __slots__ = ("begun", "ended", "intent", "name", "status")
+    __slots__ = ("attempts", "begun", "doubtful", "ended", "intent", "name", "refused", "status")
 
     def __init__(self, name: str, intent: r.Intent, begun: int) -> None:
         self.name = name
@@ -35,6 +37,11 @@ class _Part:
         self.begun = begun
         self.ended = 0
         self.status = ""
+        self.attempts = 0
+        self.refused = False
+        """Some attempt was refused, or a person answered about it: its key alone settles nothing."""
+        self.doubtful = False
+        """A person was asked about it: what began before it is compensated meanwhile."""
 
 
 class _Trip:
@@ -70,6 +77,8 @@ class Trips:
         self._trips: dict[str, _Trip] = {}
         self._parts: dict[str, tuple[_Trip, _Part]] = {}
         self._records = 0
+        self._commanded: set[str] = set()
+        """Runs that a person has ended, or commanded otherwise."""
 
     def restored(self) -> None:
         """The records say less than they did."""
@@ -81,6 +90,7 @@ class Trips:
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
         self._records += 1
+        self._tried(run, record)
         match record:
             case r.TransactionOpened() | r.TransactionCommitting() | r.TransactionAborting():
                 self._turned(run, record)
@@ -88,14 +98,45 @@ class Trips:
                 self._came_to_rest(run, record)
             case r.HoldReleased(step=step):
                 self._released(operation_id(run, step))
-            case r.OperationPlanned(intent=intent) | r.AttemptStarted(intent=r.Intent() as intent):
+            case r.OperationPlanned(intent=intent):
                 self._begun(run, record.step, intent)
             case r.OperationSettled():
+                if record.status == "unknown":
+                    self._left_to_a_person(run, record)
                 self._settled(operation_id(run, record.step), record.status)
             case r.Resolved(word="happened" | "did_not_happen" as word):
                 self._settled(operation_id(run, record.step), "succeeded" if word == "happened" else "failed")
             case _:
                 return
+
+    def _tried(self, run: str, record: r.Record) -> None:
+        """Count the attempts, and note what makes them no matter of the key alone."""
+        if isinstance(record, r.CommandApplied):
+            if record.command != "transaction":
+                self._commanded.add(run)
+            return
+        if not isinstance(record, r.AttemptStarted | r.AttemptEnded | r.LateReport | r.Resolved):
+            return
+        if isinstance(record, r.AttemptStarted) and record.intent is not None:
+            self._begun(run, record.step, record.intent)
+        if (found := self._parts.get(operation_id(run, record.step))) is None:
+            return
+        part = found[1]
+        part.attempts += isinstance(record, r.AttemptStarted)
+        if isinstance(record, r.Resolved):
+            part.refused = True
+        elif not isinstance(record, r.AttemptStarted):
+            part.refused = part.refused or record.end.kind == "rejected"
+
+    def _left_to_a_person(self, run: str, record: r.OperationSettled) -> None:
+        """What the key of an aborted call can tell is asked under the key, and not of a person."""
+        if (found := self._parts.get(operation_id(run, record.step))) is None:
+            return
+        trip, part = found
+        part.doubtful = True
+        sure = part.intent.tool in KEYED and part.attempts < PATIENT.attempts and not part.refused
+        if sure and trip.backward and run not in self._commanded and record.rule == "nothing can prove it":
+            self._broken(SAGA, f"{part.name} is left to a person, and its key could tell what happened")
 
     def _turned(self, run: str, record: r.TransactionOpened | r.TransactionCommitting | r.TransactionAborting) -> None:
         match record:
@@ -204,7 +245,7 @@ class Trips:
                     SAGA, f"{forward.name} was compensated while {other.name} was {other.status or 'on its way'}"
                 )
             later = other.begun > forward.ended > 0 and not other.intent.compensates and not other.intent.confirms
-            if later and other is not forward and self._stands(trip, other):
+            if later and other is not forward and not other.doubtful and self._stands(trip, other):
                 self._broken(SAGA, f"{forward.name} was compensated before {other.name}, which started after it")
 
     def _stands(self, trip: _Trip, part: _Part) -> bool:

@@ -283,6 +283,13 @@ TOGETHER: Final = (
         "beforehand.engine.transactions:_drive_held",
         always(None),
     ),
+    Mutant(
+        "left to a person",
+        "a call of an aborted transaction is not sent again under its key",
+        "beforehand.model.decision.decide:_settled_under_key",
+        always(False),
+        test="tests/unit/engine/test_aborted_keyed_calls.py",
+    ),
     # Outcomes that come later.
     Mutant(
         "answers mixed up",

@@ -1,7 +1,7 @@
 """The rules for the end of a transaction, stated a second time: over sets of operations, and without their texts.
 
 They follow the design: on the way back, what is ambiguous is settled, then what landed is compensated in reverse order
-of start, and what stays unknown stops the walk at its place. On the way forward, all gates and preconditions of held
+of start, and a person is asked about what stays unknown once all others are compensated. On the way forward, all gates and preconditions of held
 effects settle before the first one leaves, the one that cannot be repeated leaves first, and nothing turns back once a
 held effect may have been sent.
 """
@@ -59,13 +59,15 @@ def _backward(boundary: TransactionState, members: Sequence[Member]) -> Answer:
         undone = {m.step for m in members if _met_by_its_compensation(m)}
         stands = {m.step for m in members if m.step not in undone and (_landed(m) or m.operation.phase == "unknown")}
         return "Finish", frozenset({*undone, *(f"still {step}" for step in stands)})
+    asked = {m.step for m in left if m.compensation is None and _only_a_person_knows(m)}
+    left = [m for m in left if m.step not in asked]
     turn = [m for m in left if all(other.begun <= m.ended or not m.ended for other in left)]
     states = {m.step: _compensation_of(boundary, m) for m in turn}
     if due := {step for step, state in states.items() if state == "due"}:
         return "StartCompensations", frozenset(due)
     if "under way" in states.values():
         return "AwaitOperations", frozenset()
-    return "ParkTransaction", frozenset(states)
+    return "ParkTransaction", frozenset({*states, *asked})
 
 
 def _landed(member: Member) -> bool:
@@ -88,6 +90,13 @@ def _left_to_undo(boundary: TransactionState, member: Member) -> bool:
     return member.operation.phase == "unknown" or (_landed(member) and member.contract.compensates)
 
 
+def _only_a_person_knows(member: Member) -> bool:
+    if member.confirmation is not None and member.confirmation.phase == "unknown":
+        return True
+    doubtful = any(one.phase == "unknown" for one in (member.operation, *member.parts))
+    return doubtful and not member.contract.absent_safe
+
+
 def _compensation_of(boundary: TransactionState, member: Member) -> str:
     """Whether its compensation is `due`, `under way`, or needs a person."""
     compensation = member.compensation
@@ -97,10 +106,6 @@ def _compensation_of(boundary: TransactionState, member: Member) -> str:
         if not (came_to_nothing and asked_again):
             waits = came_to_nothing or compensation.phase in {"unknown", "gated"}
             return "a person" if waits else "under way"
-    if member.confirmation is not None and member.confirmation.phase == "unknown":
-        return "a person"
-    if not member.contract.absent_safe and any(one.phase == "unknown" for one in (member.operation, *member.parts)):
-        return "a person"
     return "due" if member.contract.compensates and member.compensable else "a person"
 
 

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from beforehand.control.undo import contract_of
 from beforehand.errors import BeforehandError
 from beforehand.inspect.monitors.findings import shown_findings
 from beforehand.inspect.reader import JournalReader
@@ -25,7 +24,7 @@ from beforehand.model.records import QuestionAsked, RunStoppedRecord
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import TransactionState
-from beforehand.model.waits import AMENDABLE, DISPUTED, HALT, answers_with, statements_on
+from beforehand.model.waits import AMENDABLE, DISPUTED, HALT, answers_with, statements_on, stored_contract
 from beforehand.model.wording import is_whole, question_of
 from beforehand.people.dossier import dossier
 from beforehand.people.loaded_item import ENDED, LoadedItem, Subject, item_in, split_item, with_ledger_answer
@@ -204,7 +203,7 @@ def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLi
     match now.subject:
         case OperationState() as operation if now.contradicted:
             asks, facts = contradiction_text(operation.phase, operation.links.contradicted), _of_operation(operation)
-            kind = AMENDABLE if contract_of(history, operation).compensates else DISPUTED
+            kind = AMENDABLE if stored_contract(history, operation).compensates else DISPUTED
             answers, due, asked_ms = answers_with(now.run, kind, now.step), 0, now.asked_ms
         case OperationState() as operation:
             asks, facts, due = question_of(operation), _of_operation(operation), operation.approval.answer_by

@@ -32,6 +32,7 @@ from beforehand.control.undo import (
     checked_finished,
     checked_open,
     checked_parked,
+    checked_retry,
     checked_undoable,
     tree_of,
 )
@@ -325,6 +326,8 @@ class ControlService:
         item = item_in(history, transaction)
         checked_shown(item, shown or self.shown)
         checked_named(item.item, parked, shown or self.shown)
+        if word == "retry":
+            checked_retry(history, parked)
         record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=why)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
         if (first := await self._first(run, Command("transaction", by, why, record), key)) is not None:

@@ -13,8 +13,9 @@ from beforehand.model.contract import Contract
 from beforehand.model.ids import operation_id
 from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory, compensated, members_of, standing_inside
-from beforehand.model.shell import to_type
+from beforehand.model.shell import lines, to_type
 from beforehand.model.transaction import WHOLE_RUN, TransactionState
+from beforehand.model.waits import sent_again_by, statements_on, stored_contract
 
 if TYPE_CHECKING:
     from beforehand.inspect.reader import JournalReader
@@ -53,7 +54,7 @@ class Preview(msgspec.Struct, frozen=True):
 def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
     """The effect of undoing on every effect of this run, or of one transaction in it. Nothing is sent."""
     effects = [
-        _undoable(history, operation, contract_of(history, operation))
+        _undoable(history, operation, stored_contract(history, operation))
         for operation in reversed(members_of(history, transaction))
         if compensated(history, operation.step) != "undone" and _may_be_there(operation)
     ]
@@ -159,15 +160,7 @@ def _after_undo(history: RunHistory, operation: OperationState) -> AfterUndo | N
         return "asked"
     if operation.final and not operation.landed:
         return None
-    return "waits" if contract_of(history, operation).compensates or not operation.final else "stands"
-
-
-def contract_of(history: RunHistory, operation: OperationState) -> Contract:
-    """The contract under which an operation was begun."""
-    record = history.contracts.get(operation.contract)
-    if record is None:
-        return Contract(operation.intent.tool)
-    return msgspec.json.decode(record.clauses, type=Contract)
+    return "waits" if stored_contract(history, operation).compensates or not operation.final else "stands"
 
 
 def checked_finished(history: RunHistory) -> bool:
@@ -211,6 +204,18 @@ def checked_parked(history: RunHistory, transaction: str) -> TransactionState:
             next_step=to_type("show", history.run),
         )
     return found
+
+
+def checked_retry(history: RunHistory, parked: TransactionState) -> None:
+    """Refuse to retry where all that is stuck is unknown, and nothing may send it again. Raises `UsageError`."""
+    stuck = [history.operations[step] for step in parked.stuck if step in history.operations]
+    waits = [one for one in stuck if one.phase == "unknown" and not one.links.compensated_by]
+    if parked.backward and len(waits) == len(parked.stuck) and not sent_again_by(history, parked.stuck):
+        raise UsageError(
+            f"nothing of {history.run}/{parked.name} can be retried: a person has to say what happened",
+            known=f"not known to have happened, and not sent again: {', '.join(one.step for one in waits)}",
+            next_step=lines(*(line for one in waits for line in statements_on(history, one))),
+        )
 
 
 def checked_open(history: RunHistory, transaction: str) -> None:

@@ -52,7 +52,7 @@ from beforehand.model.stop_reasons import reason_of
 from beforehand.model.system import is_planted
 from beforehand.model.transaction import TRANSACTION_TRANSITIONS, WHOLE_RUN
 from beforehand.model.transitions import TRANSITIONS, apply
-from beforehand.model.waits import needs_result, waits_left
+from beforehand.model.waits import needs_result, sends_on_order, sent_again_by, waits_left
 
 _LOG: Final = logging.getLogger("beforehand")
 NO_EVIDENCE: Final = "how do you know? what a person approved is settled on evidence"
@@ -92,7 +92,7 @@ def records_for(history: RunHistory, entry: LedgerEntry, stamp: Stamp, codes: An
         return _reported(operation, record, applied, entry, codes)
     try:
         fits = (
-            _resolution_of(operation, record, codes.tools)
+            _resolution_of(history, operation, record, codes.tools)
             if isinstance(record, r.Resolved)
             else verdict_of(operation, record, codes)
         )
@@ -120,7 +120,9 @@ def _not_theirs(history: RunHistory, operation: OperationState, command: Command
     return operation.approval.lacks_proof(command.via, command.proven_ms, entry.at_ms)
 
 
-def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> r.Resolved:
+def _resolution_of(
+    history: RunHistory, operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]
+) -> r.Resolved:
     """The decision on an operation that no rule could decide. Raises `UsageError` if it no longer fits."""
     if operation.wants_approval:
         raise UsageError(f"{record.step} waits for an approval")
@@ -128,7 +130,22 @@ def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping
         raise UsageError(f"{record.step} was sent again since")
     if misfit := _misfit(operation, record, tools):
         raise UsageError(f"{_no_result(operation, record)}; {misfit}")
-    return record
+    return _as_followed(history, operation, record)
+
+
+def _as_followed(history: RunHistory, operation: OperationState, record: r.Resolved) -> r.Resolved:
+    """The decision as far as it is followed. Where nothing is sent any more, `retry` says that it did not happen."""
+    if not record.orders or sends_on_order(history, operation):
+        return record
+    if record.word == "retry":
+        return replace(record, word="did_not_happen")
+    name, ended = operation_id(history.run, record.step), "run was cancelled"
+    if history.boundaries.called_off(record.step) is not None:
+        ended = "transaction was called off"
+    raise UsageError(
+        f"{name} is not sent again: its {ended}",
+        next_step=lines(to_type("answer", name, "happened"), to_type("answer", name, "give-up")),
+    )
 
 
 def _is_of_recorded_attempt(operation: OperationState, report: r.LateReport) -> bool:
@@ -167,7 +184,12 @@ def _about_run(
     if not possible:
         return (replace(applied, refused=f"{record.transaction or 'the run'} is {phase}"),)
     if isinstance(record, r.TransactionResolved):
-        return (applied, replace(record, entry=applied.entry, **stamp))
+        again = sent_again_by(history, before.stuck) if before is not None and record.word == "retry" else ()
+        orders = (
+            r.Resolved(one.step, "same_key", record.by, len(one.attempts), record.note, entry=applied.entry, **stamp)
+            for one in again
+        )
+        return (applied, replace(record, entry=applied.entry, **stamp), *orders)
     members = tuple(operation.step for operation in members_of(history, record.transaction))
     return (applied, replace(record, participants=members, **stamp))
 
@@ -469,6 +491,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
             f"{name} is a part of {operation.intent.completes}, and a part is never sent by itself",
             next_step=lines(to_type("answer", name, "happened"), to_type("answer", name, "give-up")),
         )
+    _as_followed(history, operation, record)
     if word == "happened" and not operation.may_have_been_sent:
         raise UsageError(
             f"{name} was never attempted, so it cannot have happened through this run",

@@ -98,7 +98,7 @@ async def drive(driver: DrivenOperation) -> OperationState:
             operation = driver.operation
         now = active.log.now()
         move = next_move(driver, operation, now)
-        if closing and not isinstance(move, m.Settle):
+        if isinstance(move, m.Done) or (closing and not isinstance(move, m.Settle)):
             break  # a cancelled run settles what it can from what it knows, and does nothing more
         if isinstance(move, m.Send):
             await _attempt(driver, operation, now)
@@ -497,6 +497,7 @@ async def _record_outcome(
     if operation.intent.compensates and move.status == "succeeded":
         forward = served(driver)
         posts = (*posts, *undone_posts(forward.id, forward.operation))
+        driver.active.waiters.wake(forward.step)  # unknown, it has waited for this
     first = () if operation.attempts or recorded(driver) or not driver.journaled else (planned(driver),)
     entries = delivery_at_cancelled(driver) if move.code == INTERRUPTED else ()
     news = by_disputes(operation, record) if operation.links.disputes else ()

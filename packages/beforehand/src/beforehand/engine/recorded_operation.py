@@ -21,6 +21,7 @@ from beforehand.model.decision.situation import Now
 from beforehand.model.ids import operation_id
 from beforehand.model.operation import OperationState
 from beforehand.model.transitions import apply
+from beforehand.model.waits import stored_contract
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
     from beforehand.engine.call_limits import RecordedLimits
     from beforehand.journal.port import Identity, Journal, LimitUse
     from beforehand.model.run_history import RunHistory
-
-
-def stored_contract(history: RunHistory, operation: OperationState) -> Contract:
-    """The contract under which it was attempted last, as it was stored with it."""
-    record = history.contracts.get(operation.contract)
-    stored = Contract("") if record is None else msgspec.json.decode(record.clauses, type=Contract)
-    return msgspec.structs.replace(stored, tool=operation.intent.tool)
 
 
 class RecordedOperation:

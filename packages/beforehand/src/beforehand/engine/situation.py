@@ -13,12 +13,12 @@ from beforehand.engine.call_limits import limited_call
 from beforehand.engine.operation_driver import Decided
 from beforehand.model.decision.decide import decide
 from beforehand.model.decision.moves import Move
-from beforehand.model.decision.situation import Block, Now, Situation, SpentBudget, WatchedNow
+from beforehand.model.decision.situation import Block, Now, Situation, SpentBudget, WatchedNow, WayBack
 from beforehand.model.money import written_money
 from beforehand.model.operation import OperationState
 from beforehand.model.run_budget import OF_COSTS, OF_EFFECTS, cost_of, is_effect
 from beforehand.model.system import is_system
-from beforehand.model.transaction import around, encloses
+from beforehand.model.transaction import WHOLE_RUN, around, encloses
 
 if TYPE_CHECKING:
     from beforehand.engine.active_run.run import ActiveRun
@@ -95,6 +95,7 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
         or (
             None if active.history.budget is None else _spent_budget(driver, operation, active.history.budget)
         ),  # budget
+        _way_back(driver) if active.history.boundaries.by_name else "",  # way_back
     )
 
 
@@ -176,6 +177,15 @@ def _block(driver: DecidedOperation, operation: OperationState) -> Block:
         return block
     # it may belong to a step of a plan that relied on a corrected fact
     return "corrected" if any(encloses(one, driver.step) for one in history.given_up) else ""
+
+
+def _way_back(driver: DecidedOperation) -> WayBack:
+    """How far the transaction that is being called off around an operation may go for it; empty if there is none."""
+    active = driver.active
+    gone = active.history.boundaries.called_off(driver.step)
+    if gone is None or gone.over:
+        return ""
+    return "ended" if block_of(active) or WHOLE_RUN in active.history.boundaries.by_name else "open"
 
 
 def _blocked_by_message(driver: DecidedOperation, operation: OperationState, messages: Messages) -> Block:

@@ -27,12 +27,12 @@ from beforehand.engine.tool_protocol import call_handler
 from beforehand.journal.entry_codec import written
 from beforehand.journal.port import Post
 from beforehand.model import records as r
-from beforehand.model.contract import Contract
 from beforehand.model.contradiction import Opened, contradiction_stream
 from beforehand.model.decision.evidence import until_believable_ms
 from beforehand.model.operation import OperationState
 from beforehand.model.outcome import CannotTell, Conflict, DidNotHappen, Happened, VerdictKind
 from beforehand.model.run_history import RunHistory
+from beforehand.model.waits import stored_contract
 
 _VERDICTS: Final[dict[type[Any], VerdictKind]] = {
     Happened: "happened",
@@ -202,12 +202,8 @@ def opening_posts(history: RunHistory, records: Iterable[r.Record]) -> tuple[Pos
         phase = phases.get(record.step, operation.phase)
         opened = Opened(
             history.run, record.step, operation.intent.tool, started.agent if started is not None else "",
-            phase, record.evidence, number, record.at, _amendable(history, operation),
+            phase, record.evidence, number, record.at,
+            stored_contract(history, operation).compensates,
         )  # fmt: skip
         posts.append(Post(contradiction_stream(history.run, record.step), str(number), written(opened)))
     return tuple(posts)
-
-
-def _amendable(history: RunHistory, operation: OperationState) -> bool:
-    stored = history.contracts.get(operation.contract)
-    return stored is not None and msgspec.json.decode(stored.clauses, type=Contract).compensates

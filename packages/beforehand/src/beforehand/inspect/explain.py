@@ -12,7 +12,6 @@ from beforehand.engine.recorded_operation import (
     RecordedOperation,
     RecordedProcess,
     RecordedRun,
-    stored_contract,
 )
 from beforehand.engine.settings import Settings
 from beforehand.engine.situation import next_move, situation_of
@@ -33,13 +32,21 @@ from beforehand.model.commands import command_stream
 from beforehand.model.contract import Contract
 from beforehand.model.decision import moves as m
 from beforehand.model.decision.evidence import AttemptEvidence, evidence_of, key_left_ms, natural_left_ms
-from beforehand.model.decision.situation import Now, Situation
+from beforehand.model.decision.situation import BLOCKED, Now, Situation
 from beforehand.model.operation import Attempt, OperationState, key_of
 from beforehand.model.outcome import RETURNED
 from beforehand.model.policy import PolicyFacts, Rule
 from beforehand.model.run_history import RunHistory
-from beforehand.model.shell import to_type
-from beforehand.model.waits import AMENDABLE, DISPUTED, answers_with, statements_on
+from beforehand.model.shell import NAME, to_type
+from beforehand.model.waits import (
+    AMENDABLE,
+    DISPUTED,
+    answers_with,
+    sends_on_order,
+    sent_again_by,
+    statements_on,
+    stored_contract,
+)
 from beforehand.people.earlier_answers import answers_about_step
 from beforehand.people.policy.archive import kept_policy
 
@@ -149,7 +156,7 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
         acknowledged=_acknowledged(state),
         proven=_proven(state, verdicts),
         landed=_landed(state, evidence),
-        retry=_retry(state, situation, evidence, now),
+        retry=_retry(history, state, situation, evidence, now),
         amends=_amends(state, contract),
         policy=await _policing(reader, ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.settlement.basis == RETURNED else ""),
@@ -276,9 +283,7 @@ def _acknowledged(state: OperationState) -> Answer:
 def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
     read = f"; last reading: {verdict_text(verdicts[-1])}" if verdicts else ""
     if state.settlement.basis is None or not state.final:
-        return Answer(
-            "no", ("a person is asked" if state.phase in {"unknown", "gated"} else "it is not settled") + read
-        )
+        return Answer("no", ("a person is asked" if state.asks else "it is not settled") + read)
     proof = basis_text(state.settlement.basis)
     if state.settlement.basis == RETURNED and state.attempts and _answered_later(state, state.attempts[-1]):
         proof = "the later answer said so"
@@ -311,17 +316,25 @@ def _landed(state: OperationState, evidence: AttemptEvidence) -> Answer:
     return Answer("perhaps", doubtful)
 
 
-def _retry(state: OperationState, situation: Situation, evidence: AttemptEvidence, now: Now) -> Answer:
+def _why_never(state: OperationState) -> str:
+    """Why it must not be sent again; empty if that depends on its attempts."""
     if state.links.contradicted:
-        return Answer("no", "first it must be known which of the two is true")
+        return "first it must be known which of the two is true"
     if state.phase == "succeeded":
-        return Answer("no", "it happened: another one would be a second effect")
+        return "it happened: another one would be a second effect"
     if state.links.reused:
-        return Answer("no", f"{state.links.reused} stands")
+        return f"{state.links.reused} stands"
     if state.intent.completes:
-        return Answer("no", f"it is a part of {state.intent.completes}, and is never sent by itself")
-    if state.verification.forgotten:
-        return Answer("no", "first it must be known that nothing happened before the journal was restored")
+        return f"it is a part of {state.intent.completes}, and is never sent by itself"
+    forgotten = "first it must be known that nothing happened before the journal was restored"
+    return forgotten if state.verification.forgotten else ""
+
+
+def _retry(
+    history: RunHistory, state: OperationState, situation: Situation, evidence: AttemptEvidence, now: Now
+) -> Answer:
+    if why := _why_never(state):
+        return Answer("no", why)
     if not evidence.ambiguous:
         settled = state.phase != "unknown"
         return (
@@ -329,6 +342,8 @@ def _retry(state: OperationState, situation: Situation, evidence: AttemptEvidenc
             if settled
             else Answer("no", "a person has to state first what happened")
         )
+    if situation.blocked in {"cancel", "aborting"} and not sends_on_order(history, state):
+        return Answer("no", f"{BLOCKED[situation.blocked]}, so nothing more is sent for it")
     match evidence.repeat_safety:
         case "keyed":
             left = key_left_ms(state, situation, now)
@@ -371,16 +386,23 @@ async def _next_of_contradicted(reader: JournalReader, history: RunHistory, stat
     return [to_type("inbox", "--item", name), *answers_with(history.run, kind, state.step)]
 
 
+def _retry_transaction(history: RunHistory, state: OperationState) -> list[str]:
+    """The command that sends it again under its key, where its aborted transaction waits for a person."""
+    gone = history.boundaries.called_off(state.step)
+    if gone is None or gone.phase != "parked" or state not in sent_again_by(history, gone.stuck):
+        return []
+    return [to_type("transaction", f"{history.run}/{gone.name}", "--retry", "--by", NAME)]
+
+
 def _next(history: RunHistory, state: OperationState, move: m.Move, *, driven: bool) -> list[str]:
     """The commands that help now. `driven`: a process still makes a call of it, so no other one can take the run."""
     run = history.run
-    if state.final:
+    if state.final or state.links.amended:
         return [to_type("show", run)]
     if state.wants_approval:
         return [*answers_with(run, "approval", state.step, shown=state.approval.asked_digest)]
-    if state.phase in {"unknown", "gated"}:
-        answers = statements_on(history, state)
-        return [one for one in answers if not (state.intent.completes and "--retry" in one)]
+    if state.asks:
+        return [*_retry_transaction(history, state), *statements_on(history, state)]
     if history.lifecycle.paused is not None:
         return [to_type("unpause", run)]
     if isinstance(move, m.Wait) and move.why == "trust":

@@ -78,6 +78,8 @@ def _known(operation: OperationState) -> str:
             return ("done, its result was lost" if operation.settlement.lost else shown) + extra
         case "cancelled" if operation.links.reused:
             return f"{stored(operation.settlement.result)} (from {operation.links.reused}; nothing was sent)"
+        case "unknown" if operation.links.amended:
+            return f"compensated by {operation.links.compensated_by}, whether it happened or not"
         case "unknown" | "gated":
             title = operation.intent.title
             reason = operation.reason.removeprefix(f"{title}: " if title else "")  # the title stands before this

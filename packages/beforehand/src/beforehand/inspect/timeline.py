@@ -482,7 +482,7 @@ class _TimelineBuilder:
                 return f"waits for a person's answer to {question}"
         step = reason.removeprefix(f"{self.history.run}/").partition(": ")[0]
         operation = self.history.operations.get(step)
-        asked = operation is not None and operation.phase in {"gated", "unknown"} and step in self.steps
+        asked = operation is not None and operation.asks and step in self.steps
         return f"waits for a person's answer about {step}" if asked else reason
 
     def _still_waits(self, reason: str) -> bool:

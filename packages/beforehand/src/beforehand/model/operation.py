@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from beforehand.model.contract import Contract
 from beforehand.model.ids import claim_identity, idempotency_key, operation_id
 from beforehand.model.outcome import FINAL, SETTLED, Basis, PendingEffect, Phase, Status
 from beforehand.model.policy import OnExpiry, PolicyFacts, Ruling
@@ -241,7 +242,8 @@ class Deferral(msgspec.Struct, frozen=True, gc=False):
 class Links(msgspec.Struct, frozen=True, gc=False):
     """Other operations that this one depends on, and evidence that came after its outcome.
 
-    `reused` is the operation whose outcome it took, `compensated_by` the newest compensation. `overtaken` is the
+    `reused` is the operation whose outcome it took, `compensated_by` the newest compensation. `amended`: that
+    succeeded while it was unknown, and is harmless without an effect. `overtaken` is the
     compensation that was begun before it was known that there is an effect: whether it met it is not known either.
     `disputes` are the answers that came before there was an outcome and say the opposite of the first one. `doubt` is
     what holds since it was contradicted: a person is `asked`, or said that it did not happen, so what it compensates
@@ -250,6 +252,7 @@ class Links(msgspec.Struct, frozen=True, gc=False):
 
     reused: str = ""
     compensated_by: str = ""
+    amended: bool = False
     overtaken: str = ""
     contradicted: tuple[str, ...] = ()
     contradicted_at: int = 0
@@ -308,6 +311,15 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     def final(self) -> bool:
         """True if the state can never change again."""
         return self.phase in FINAL
+
+    @property
+    def asks(self) -> bool:
+        """True if a person is asked about it."""
+        return self.phase in {"gated", "unknown"} and not self.links.amended
+
+    def settled_by_key(self, contract: Contract) -> bool:
+        """True if sending it again under its key tells what happened, and what then is there can be compensated."""
+        return contract.compensates and contract.key is not None and not self.key_unread and not self.approval.orders
 
     @property
     def wants_approval(self) -> bool:

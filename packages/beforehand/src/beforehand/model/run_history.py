@@ -652,6 +652,9 @@ class RunHistory:
         self.boundaries.spans[step] = span
         if turned_out_otherwise(before, operation):
             self._raise(operation)
+        if operation.phase == "succeeded" and (forward := self.operations.get(operation.intent.compensates)):
+            amended = forward.phase == "unknown"
+            self.operations[forward.step] = replace(forward, links=replace(forward.links, amended=amended))
 
     # --- transactions ------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """The next step of closing a transaction: one pure decision over all of its operations.
 
 On the way back everything ambiguous is settled first; then what landed is compensated, in reverse order of
-start, side by side where nothing started after something else had ended. On the way forward reservations are
+start, side by side where nothing started after something else had ended. What stays unknown holds up nothing: a person
+is asked about it once all others are compensated. On the way forward reservations are
 confirmed, what held effects rely on is read again, and then they are sent: the one that cannot be repeated (the
 pivot) first. Until one of them was sent, a refusal turns the transaction back; afterwards it only goes forward.
 
 `_back` alone decides that a compensation may be sent. For an effect whose outcome is `unknown` a person is asked first
-(`_needs_person`), unless its tool declares that undoing an absent effect is harmless (`absent_safe`).
+(`_is_asked_about`), unless its tool declares that undoing an absent effect is harmless (`absent_safe`).
 """
 
 from __future__ import annotations
@@ -187,17 +188,18 @@ def _back(boundary: TransactionState, members: Sequence[Member]) -> Closing:
     left = [member for member in members if not amended(boundary, member)]
     if not left:
         return Finish(*standing(members))
-    newest = max(member.begun for member in left)
-    turn = [member for member in left if not newest > member.ended > 0]
+    asked = [member for member in left if _is_asked_about(member)]
+    ordered = [member for member in left if member not in asked]
+    newest = max((member.begun for member in ordered), default=0)
+    turn = [member for member in ordered if not newest > member.ended > 0]
     blocked = [member for member in turn if _needs_person(boundary, member)]
     due = tuple(member.step for member in turn if member not in blocked and _due(boundary, member))
     if due:
         return StartCompensations(due)
     if len(turn) > len(blocked):
         return AwaitOperations()
-    return ParkTransaction(
-        "; ".join(_why_stuck(member) for member in blocked), tuple(member.step for member in blocked)
-    )
+    stuck = [member for member in left if member in blocked or member in asked]
+    return ParkTransaction("; ".join(map(_why_stuck, stuck)), tuple(member.step for member in stuck))
 
 
 def amended(boundary: TransactionState, member: Member) -> bool:
@@ -209,13 +211,17 @@ def amended(boundary: TransactionState, member: Member) -> bool:
     return not member.landed or not member.contract.compensates
 
 
+def _is_asked_about(member: Member) -> bool:
+    """True if only a person can say whether there is anything to compensate."""
+    doubtful = member.doubtful is not None and not member.contract.absent_safe
+    return member.compensation is None and (member.half_confirmed or doubtful)
+
+
 def _needs_person(boundary: TransactionState, member: Member) -> bool:
     """True if only a person can decide what happens to it."""
     compensation = member.compensation
     if compensation is not None and not _another_ordered(boundary, member):
         return compensation.phase in _STUCK or (compensation.phase == "succeeded" and member.overtaken)
-    if member.half_confirmed or (member.doubtful is not None and not member.contract.absent_safe):
-        return True
     return not member.contract.compensates or not member.compensable
 
 
@@ -386,7 +392,8 @@ class Backlog:
     def __init__(self, boundary: TransactionState, members: Sequence[Member]) -> None:
         self._boundary = boundary
         self._place = {member.step: place for place, member in enumerate(members)}
-        self._left: dict[str, Member] = {}  # something is left to do about them
+        self._left: dict[str, Member] = {}  # something is left to do about them, and no person has to say what
+        self._asked: dict[str, Member] = {}  # only a person can say what is left to do
         self._going: dict[str, Member] = {}  # they have not come to an end
         self._held: dict[str, Member] = {}  # they wait for a commit that will not come
         self._busy: dict[str, Member] = {}  # they are being compensated
@@ -402,7 +409,8 @@ class Backlog:
 
     def put(self, member: Member) -> None:
         """A member as it is now."""
-        left = not amended(self._boundary, member)
+        asked = (left := not amended(self._boundary, member)) and _is_asked_about(member)
+        left = left and not asked
         busy = left and member.being_compensated
         known = self._left.get(member.step)
         if left and known is None:
@@ -410,6 +418,7 @@ class Backlog:
         if left and not busy and (known is None or known.step in self._busy or known.ended != member.ended):
             insort(self._by_end, (_end(member), member.step))
         _put(self._left, member, left)
+        _put(self._asked, member, asked)
         _put(self._busy, member, busy)
         _put(self._going, member, member.on_its_way)
         _put(self._held, member, member.held and not member.operation.final)
@@ -420,10 +429,10 @@ class Backlog:
         found = dict(self._held)
         if going is not None:
             found[going.step] = going
-        elif (newest := self._newest()) is None:
+        elif (newest := self._newest()) is None and not self._asked:
             return []
         else:
-            found.update(self._turn(newest))
+            found.update(self._asked if newest is None else self._asked | self._turn(newest))
         return sorted(found.values(), key=lambda member: self._place[member.step])
 
     def _newest(self) -> int | None:

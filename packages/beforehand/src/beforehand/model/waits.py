@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
+from beforehand.model.saga import CONFIRM, serving
 from beforehand.model.shell import NAME, named, to_type
 from beforehand.model.wording import question_of
 
 if TYPE_CHECKING:
+    from beforehand.model.contract import Contract
     from beforehand.model.operation import OperationState
     from beforehand.model.run_history import RunHistory
     from beforehand.model.transaction import TransactionState
@@ -69,12 +71,18 @@ def brief(digest: str) -> str:
 
 def needs_result(history: RunHistory, operation: OperationState) -> bool:
     """True if `--happened` has to bring what the call returned: code waits for it, and its tool never returns null."""
-    stored = history.contracts.get(operation.contract)
-    if operation.intent.completes or stored is None:
+    if operation.intent.completes or operation.contract not in history.contracts:
         return False
+    return not stored_contract(history, operation).may_be_null
+
+
+def stored_contract(history: RunHistory, operation: OperationState) -> Contract:
+    """The contract under which it was attempted last, as it was stored with it."""
     from beforehand.model.contract import Contract  # noqa: PLC0415 - a list is read without contracts
 
-    return not msgspec.json.decode(stored.clauses, type=Contract).may_be_null
+    record = history.contracts.get(operation.contract)
+    stored = Contract("") if record is None else msgspec.json.decode(record.clauses, type=Contract)
+    return msgspec.structs.replace(stored, tool=operation.intent.tool)
 
 
 def digest_of(*parts: object) -> str:
@@ -109,12 +117,46 @@ def has_to_name(history: RunHistory, operation: OperationState) -> str:
     return review_digest(history, operation) if operation.approval.question_changed else ""
 
 
+def sends_on_order(history: RunHistory, operation: OperationState) -> bool:
+    """True if a person's order sends the operation once more.
+
+    Of a cancelled run or an aborted transaction only what the order settles by its key and compensates then.
+    """
+    if operation.intent.serves or operation.intent.completes:
+        return bool(operation.intent.serves)
+    gone = history.boundaries.called_off(operation.step)
+    if gone is None or gone.over:
+        return gone is None and history.lifecycle.cancelled is None
+    return operation.settled_by_key(stored_contract(history, operation)) and not operation.needed_yes
+
+
+def sent_again_by(history: RunHistory, stuck: Iterable[str]) -> list[OperationState]:
+    """The unknown operations that `transaction --retry` sends again: what is stuck, confirms it or compensates it.
+
+    The system dedupes on their keys, or repeating them changes nothing. What needed a yes needs an answer of its own.
+    """
+    operations = history.operations
+    served = [step for step in stuck if step in operations]
+    names = [name for step in served for name in (step, serving(step, CONFIRM), operations[step].links.compensated_by)]
+    unknown = [operations[name] for name in names if name in operations and operations[name].phase == "unknown"]
+    return [
+        one
+        for one in unknown
+        if sends_on_order(history, one)
+        and not one.needed_yes
+        and not one.key_unread
+        and stored_contract(history, one).idempotency is not None
+    ]
+
+
 def statements_on(history: RunHistory, operation: OperationState) -> tuple[str, ...]:
     """The commands with which a person says what happened to an operation of a run."""
-    return answers_with(
+    answers = answers_with(
         history.run, "person", operation.step, sent=operation.may_have_been_sent,
         shown=has_to_name(history, operation), result=needs_result(history, operation),
     )  # fmt: skip
+    again = sends_on_order(history, operation)
+    return tuple(answer for answer in answers if again or "--retry" not in answer)
 
 
 def answers_with(
@@ -223,7 +265,7 @@ def _left(wait: ListedWait, history: RunHistory, answered: str) -> ListedWait | 
         return None
     if wait.kind not in PEOPLE or operation is None:
         return wait
-    if operation.phase not in {"gated", "unknown"}:
+    if not operation.asks:
         return None
     shown = has_to_name(history, operation) if wait.kind == "person" else wait.shown
     return msgspec.structs.replace(wait, asks=f"{history.run}/{wait.step}: {question_of(operation)}", shown=shown)

@@ -17,7 +17,6 @@ from msgspec import Meta
 from beforehand.control.command_sink import CollectingSink
 from beforehand.control.input_checks import checked_by
 from beforehand.control.service import ControlService
-from beforehand.control.undo import contract_of
 from beforehand.engine.commands import Applied
 from beforehand.engine.engine import Engine
 from beforehand.engine.recorded_operation import RecordedOperation, RecordedProcess, RecordedRun
@@ -36,6 +35,7 @@ from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import TransactionState, around
 from beforehand.model.waits import Item as Kind
+from beforehand.model.waits import sends_on_order, stored_contract
 from beforehand.people.assignments import Handing, handing_post
 from beforehand.people.contradictions import review_contradiction
 from beforehand.people.loaded_item import LoadedItem, checked_shown, item_in, load_item
@@ -232,13 +232,13 @@ def _left_out(now: LoadedItem) -> set[str]:
         if operation.may_have_been_sent or operation.intent.asks_only:
             return {"edit", "stand_in"}
         return set() if operation.intent.executable and not operation.intent.late else {"edit"}
-    contract = contract_of(now.history, operation)
+    contract = stored_contract(now.history, operation)
     if now.contradicted:
         return set() if contract.compensates else {"compensate"}
     found = set[str]()
     if not operation.may_have_been_sent:
         found |= {"happened", "compensate"}
-    if contract.key is None or operation.key_unread or operation.intent.completes:
+    if contract.key is None or operation.key_unread or not sends_on_order(now.history, operation):
         found.add("retry_same_key")
     if all(one.over for one in around(operation.step, now.history.boundaries.by_name)):
         found.add("compensate")

@@ -7,7 +7,7 @@ import msgspec
 from beforehand.control.approvals import checked_statement
 from beforehand.control.command_sink import CollectingSink
 from beforehand.control.service import ControlService
-from beforehand.control.undo import ENDED, contract_of, preview
+from beforehand.control.undo import ENDED, preview
 from beforehand.engine.commands import Applied, command_post
 from beforehand.errors import LedgerTaken, UsageError
 from beforehand.inspect.contradictions import SHOWN
@@ -19,12 +19,13 @@ from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import lines, to_type
 from beforehand.model.transaction import around
+from beforehand.model.waits import stored_contract
 
 
 def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ...]:
     """The scope of the answer `compensate`: the open transaction around the effect, else the whole ended run."""
     inside = _open_around(history, state)
-    if not contract_of(history, state).compensates or not (inside or history.lifecycle.status in ENDED):
+    if not stored_contract(history, state).compensates or not (inside or history.lifecycle.status in ENDED):
         return ()
     what = f"the transaction {inside}" if inside else f"the whole run {history.run}"
     found = preview(history, inside).effects
@@ -89,7 +90,7 @@ def next_steps(history: RunHistory, word: str) -> str:
 async def _compensate(draft: ControlService, history: RunHistory, state: OperationState, *, by: str, why: str) -> None:
     """Order the compensation: of the transaction around it while that is open, else of the run once it has ended."""
     name = f"{history.run}/{state.step}"
-    if not contract_of(history, state).compensates:
+    if not stored_contract(history, state).compensates:
         raise UsageError(
             f"{state.intent.tool} declares no compensation",
             next_step=lines(to_type("resolve", name, "--happened"), to_type("resolve", name, "--did-not-happen")),

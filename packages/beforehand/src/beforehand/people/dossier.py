@@ -12,7 +12,6 @@ from typing import Final, get_args
 import msgspec
 
 from beforehand.control.service import ControlService
-from beforehand.control.undo import contract_of
 from beforehand.engine.durable_waits import question_stream
 from beforehand.inspect.comparison import Change
 from beforehand.inspect.contracts import clauses
@@ -46,6 +45,7 @@ from beforehand.model.waits import (
     answers_with,
     brief,
     statements_on,
+    stored_contract,
     then_of,
 )
 from beforehand.model.waits import Item as Kind
@@ -207,7 +207,7 @@ async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
     sure = [one.confidence for one in thoughts if one.confidence is not None]
     if operation is not None and operation.intent.confidence is not None:
         sure.append(operation.intent.confidence)  # what the policy went by
-    contract = contract_of(history, operation) if operation is not None else None
+    contract = stored_contract(history, operation) if operation is not None else None
     asks, why = _question(about)
     if operation is not None and not (about.open or operation.final):
         asks = await _hung(reader, about) or asks

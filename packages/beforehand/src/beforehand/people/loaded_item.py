@@ -157,7 +157,7 @@ def _about_operation(history: RunHistory, operation: OperationState) -> LoadedIt
     digest = operation.approval.asked_digest if approval else review_digest(history, operation)
     return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
-        digest, operation.phase in {"gated", "unknown"}, operation, history,
+        digest, operation.asks, operation, history,
         queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
         alike=tuple(one.step for one in alike_in(history, operation)),
     )  # fmt: skip

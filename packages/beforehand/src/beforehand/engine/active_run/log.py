@@ -257,7 +257,7 @@ class RunRecorder:
         history = self.history
         for step in self.blocking:
             operation = history.operations.get(step)
-            if operation is None or operation.final or operation.phase == "held":
+            if operation is None or operation.final or operation.phase == "held" or operation.links.amended:
                 continue  # a held operation waits for the end of the code that would wait for it here
             if operation.phase == "unknown" and step not in history.delivered.told_unknown:
                 return step

@@ -24,8 +24,8 @@ from beforehand.model.decision.evidence import (
     landing_ms,
 )
 from beforehand.model.decision.moves import Done, Move, Park, RequestApproval, Settle, Verify, Wait
-from beforehand.model.decision.send_rules import after_ambiguity, clear_to_send, policy_ruling
-from beforehand.model.decision.situation import Moment, Situation
+from beforehand.model.decision.send_rules import after_ambiguity, arguments_missing, clear_to_send, policy_ruling
+from beforehand.model.decision.situation import BLOCKED, Moment, Situation
 from beforehand.model.decision.verify_rules import (
     look_for_forgotten,
     next_reading,
@@ -206,14 +206,15 @@ def _sending_ended(case: Case) -> Move | None:
     """Cancel, deadline, a correction, a message, code that is gone, an aborting transaction; a late refusal."""
     reason = _why_blocked(case)
     if not reason:
-        return None
+        reads = case.situation.blocked and case.can_verify and not verification_over(case)
+        return next_reading(case) if reads else None
     evidence = case.evidence
     if case.situation.blocked == "stopped" and not evidence.ambiguous:
         return Wait("the run has stopped", why="person", until_woken=True)
     if evidence.repeat_safety == "read" and not case.operation.intent.asks_only:
         return Settle("sending ended", "failed", RULE, reason)
     code = INTERRUPTED if case.situation.blocked == "message" else ""
-    if evidence.unsent and case.situation.blocked in _CALLED_OFF:
+    if evidence.unsent and case.situation.blocked in {"cancel", "aborting", "corrected", "message", "cut_off"}:
         return Settle("called off before it was sent", "cancelled", RULE, reason, code)
     if not evidence.ambiguous:
         return Settle("sending ended, nothing landed", "failed", RULE, reason, code)
@@ -222,8 +223,8 @@ def _sending_ended(case: Case) -> Move | None:
 
 def _why_blocked(case: Case) -> str:
     operation = case.operation
-    if case.situation.blocked:
-        return _BLOCKED[case.situation.blocked]
+    if case.situation.blocked and not _settled_under_key(case):
+        return BLOCKED[case.situation.blocked]
     if operation.intent.completes:
         return "a part of an effect is never sent by itself"
     if operation.approval.extra_attempt or not operation.attempts:
@@ -237,6 +238,19 @@ def _why_blocked(case: Case) -> str:
     if case.evidence.rejected is not None:
         return "refused after an attempt that may have landed"
     return ""
+
+
+def _settled_under_key(case: Case) -> bool:
+    """True if a call of a transaction that is called off is sent again: under its key, to compensate what it then has.
+
+    Once a person or the deadline has ended the run, only a person's order sends it.
+    """
+    operation, situation = case.operation, case.situation
+    allowed = situation.way_back == "open" or (situation.way_back == "ended" and operation.approval.extra_attempt)
+    if situation.blocked != "aborting" or not allowed or not operation.settled_by_key(case.contract):
+        return False
+    ambiguous = bool(case.evidence.ambiguous) and case.evidence.repeat_safety == "keyed"
+    return ambiguous and situation.tool == "present" and arguments_missing(case) is None
 
 
 def _used_up(case: Case) -> str:
@@ -260,24 +274,21 @@ def _used_up(case: Case) -> str:
     return ""
 
 
-_CALLED_OFF: Final = {"cancel", "aborting", "corrected", "message", "cut_off"}
-_BLOCKED: Final = {
-    "cancel": "the run was cancelled",
-    "deadline": "the deadline passed",
-    "aborting": "the transaction was called off",
-    "corrected": "what it relied on was corrected",
-    "message": "a message came for the run",
-    "cut_off": "the code that makes it was cancelled, and cannot be run again",
-    "stopped": "the run has stopped",
-}
-
-
 def _tool_gone(case: Case) -> Move | None:
     if case.situation.tool == "present":
         return None
     if case.operation.intent.late and not case.situation.at_hand:
-        return None  # the host that calls again brings the tool: `_arguments` waits for it
+        return None  # the host that calls again brings the tool: `arguments_missing` waits for it
     return Park("tool gone", why=f"the tool {case.operation.intent.tool} is no longer in this app")
+
+
+def _compensated_unknown(case: Case) -> Move | None:
+    """No person is asked about an effect that its transaction compensates whether it is there or not."""
+    if case.operation.links.amended:
+        return Done("compensated, whether it happened or not")
+    if not case.situation.way_back or not case.contract.absent_safe:
+        return None
+    return Wait("its transaction compensates it, whether it happened or not", why="commit", until_woken=True)
 
 
 _OPEN: Final[tuple[Rule, ...]] = (
@@ -296,4 +307,10 @@ _OPEN: Final[tuple[Rule, ...]] = (
 )
 _ABOUT_ATTEMPTS: Final = (_returned, _call_open, _refused, _unfit, _awaiting)  # without an attempt they say nothing
 _UNTRIED: Final = tuple(rule for rule in _OPEN if rule not in _ABOUT_ATTEMPTS)
-_AFTER_UNKNOWN: Final[tuple[Rule, ...]] = (_happened, returned_after_all, _refused, nothing_landed)
+_AFTER_UNKNOWN: Final[tuple[Rule, ...]] = (
+    _happened,
+    returned_after_all,
+    _refused,
+    nothing_landed,
+    _compensated_unknown,
+)

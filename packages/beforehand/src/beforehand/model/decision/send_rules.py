@@ -234,7 +234,7 @@ def _poison(case: Case) -> Move | None:
     return Park("quarantined", why=f"{deaths} processes died during an attempt of it")
 
 
-def _arguments(case: Case) -> Move | None:
+def arguments_missing(case: Case) -> Move | None:
     """Redacted arguments, and the body of a host's tool, are not on record; the agent's code brings them back."""
     intent = case.operation.intent
     if case.situation.at_hand:
@@ -354,9 +354,9 @@ _BEFORE_ANY: Final[tuple[Rule, ...]] = (_approval_wanted, _hold, _check_again)
 _BEFORE_FIRST: Final[tuple[Rule, ...]] = (_other_effect, policy_ruling, _approval_wanted, _hold, _check_first)
 _BEFORE_ANY_LIMITED: Final[tuple[Rule, ...]] = (_budget, *_BEFORE_ANY)
 _BEFORE_FIRST_LIMITED: Final[tuple[Rule, ...]] = (*_BEFORE_FIRST[:2], _budget, *_BEFORE_FIRST[2:])
-_OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _journal_distrusted, _pause, _poison, _arguments)
+_OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _journal_distrusted, _pause, _poison, arguments_missing)
 _OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (
     _journal_distrusted,
     _pause,
-    _arguments,
+    arguments_missing,
 )  # the others are about attempts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -10,6 +10,16 @@ from beforehand.model.contract import Contract, Repeat
 from beforehand.model.outcome import EXCEEDED, UNPRICED, PendingEffect
 
 Block = Literal["", "cancel", "deadline", "aborting", "corrected", "message", "cut_off", "stopped"]
+BLOCKED: Final = {
+    "cancel": "the run was cancelled",
+    "deadline": "the deadline passed",
+    "aborting": "the transaction was called off",
+    "corrected": "what it relied on was corrected",
+    "message": "a message came for the run",
+    "cut_off": "the code that makes it was cancelled, and cannot be run again",
+    "stopped": "the run has stopped",
+}
+WayBack = Literal["", "open", "ended"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
 
 
@@ -106,7 +116,9 @@ class SpentBudget(msgspec.Struct, frozen=True, gc=False):
 class Situation(msgspec.Struct, frozen=True, gc=False):
     """Everything read for one decision.
 
-    `blocked` is why no new attempt may begin. `contract` is the stricter of the stored and the present one.
+    `blocked` is why no new attempt may begin. `way_back`: the transaction around it is being called off, and not
+    over; `ended` if a person or the deadline ended the run. `contract` is the stricter of the stored and the present
+    one.
     `claimed_up` is when the run was first taken on `Now.boot`: what was recorded on another boot is measured from
     then on. `live` are the attempts whose call still runs in this process. `breaker_ms` is how long an open breaker
     lasts, and `limit` a limit that permits no call now. `reading` is the last reading of the
@@ -148,3 +160,4 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     hung: str = ""
     hung_owner_ms: int = 10 * 60_000
     budget: SpentBudget | None = None
+    way_back: WayBack = ""
