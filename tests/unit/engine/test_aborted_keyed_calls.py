@@ -22,6 +22,7 @@ from beforehand import (
     current_operation,
     tool,
 )
+from beforehand.engine.environment import POINTS
 from beforehand.errors import RunStopped, RunSuspended, UsageError
 from beforehand.inspect.explain import Explanation, explain
 from beforehand.model import records as r
@@ -30,6 +31,7 @@ from beforehand.people.items import items
 from beforehand.policies import Retry
 from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_crashes import DiesAt
 
 STEADY = Key.forever(stores="all")
 SECOND = timedelta(seconds=1)
@@ -258,3 +260,28 @@ async def test_what_can_be_read_is_read_before_it_is_sent_again(lab: Lab):
         assert await app.run(book, "full") == "undone ['trip/~1/fly#1'], standing []"
     assert len(read) == 1
     assert airline.requests == ["fly", "unfly fly-0"]
+
+
+@pytest.mark.parametrize("nth", [2, 4, 6, 8])
+@pytest.mark.parametrize("point", POINTS)
+@virtual
+async def test_wherever_a_process_dies_each_effect_happens_once_and_is_compensated_without_a_person(
+    lab: Lab, point: str, nth: int
+):
+    book, airline = trip(lab)
+    airline.lost = {"fly": 1}
+    crash = DiesAt(point, nth)
+    app = lab.make(book, crash=crash)
+    process = crash.process = lab.processes[-1]
+    await app.open()
+    handle = app.start(book, "full")
+    await lab.pass_time(seconds=30)
+    if process.dead:
+        await lab.bury(app, process)
+    else:
+        assert await handle.result() == "undone ['trip/seat#1', 'trip/~1/fly#1'], standing []"
+        await app.aclose()
+    async with lab.app(book) as app:
+        assert await app.run(book, "full") == "undone ['trip/seat#1', 'trip/~1/fly#1'], standing []"
+    assert lab.of("trip-full", r.TransactionParked) == []
+    assert [lab.sent.count(name) for name in ("seat", "fly", "unfly")] == [1, 1, 1]
