@@ -315,3 +315,28 @@ async def test_news_about_a_run_that_has_ended_is_recorded_without_anybody_askin
         assert (await app.service.row("r-ann")).status == "completed"
         operation = (await app.service.history("r-ann")).operations["send#1"]
     assert operation.links.contradicted == ("attempt 1 reported late: returned",)
+
+
+@virtual
+async def test_a_call_that_outlives_its_drive_and_returns_is_not_made_again(lab: Lab):
+    """Its report is refused under the lease that was given back, so it comes by the ledger: it is read before a retry."""
+
+    @tool(idempotency=Key.forever())
+    async def pay(name: str) -> str:
+        lab.sent.append(current_operation().key)
+        await lab.pass_time(seconds=20)
+        return f"paid {name}"
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(name)
+
+    async with lab.app(desk, poll_ms=1000) as app:
+        first = app.start(desk, "ann")
+        await lab.pass_time(seconds=3)
+        await app.service.pause("r-ann", by="eve", why="a look")
+        with pytest.raises(RunSuspended):
+            await first.result()
+        await app.service.unpause("r-ann", by="eve")
+        assert await app.run(desk, "ann") == "paid ann"
+    assert len(lab.sent) == len(lab.of("r-ann", r.AttemptStarted)) == 1

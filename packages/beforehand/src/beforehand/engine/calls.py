@@ -45,9 +45,15 @@ class Calls:
         self._watched: Final[set[asyncio.Future[Any]]] = set()
         self.any_late = False
         self._late: dict[str, dict[int, asyncio.Future[Any]]] = {}
+        self.reports: Final[dict[tuple[str, int], asyncio.Future[None]]] = {}
+        """The reports that are being filed of calls that have ended, by operation and attempt."""
 
     def watch(
-        self, operation: str, calls: dict[int, asyncio.Future[Any]], number: int, report: Callable[[], None]
+        self,
+        operation: str,
+        calls: dict[int, asyncio.Future[Any]],
+        number: int,
+        report: Callable[[], asyncio.Future[None] | None],
     ) -> bool:
         """Call `report` when this call ends, whose attempt was given up; False if it is watched already."""
         call = calls[number]
@@ -60,7 +66,9 @@ class Calls:
         def ended(_: asyncio.Future[Any]) -> None:
             self._watched.discard(call)
             self.ended(call)
-            report()
+            if (filing := report()) is not None:
+                self.reports[operation, number] = filing
+                filing.add_done_callback(lambda _: self.reports.pop((operation, number), None))
 
         call.add_done_callback(ended)
         return True

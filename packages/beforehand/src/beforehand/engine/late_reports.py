@@ -34,11 +34,11 @@ def watch_late(driver: DrivenOperation, number: int) -> None:
     if not driver.journaled:
         return  # a read has no record that its answer could be added to
 
-    def report() -> None:
+    def report() -> asyncio.Task[None] | None:
         if process.closing:
             LOG.info("%s: attempt %d ended while the app closes; its next owner verifies it", driver.id, number)
-        else:
-            process.background(_file_late_end(driver, number, call), "beforehand-late")
+            return None
+        return process.background(_file_late_end(driver, number, call), "beforehand-late")
 
     if process.calls.watch(driver.id, driver.calls, number, report):
         driver.active.replay.kept[driver.step] = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from beforehand.engine.calls import HUNG, CallFate, call_still_runs, fate_of
 from beforehand.engine.operation_driver import OperationDriver
 from beforehand.model import records as r
@@ -27,11 +29,24 @@ async def account_for_previous_owners(driver: OperationDriver) -> None:
             continue
         fate = await _fate(driver, attempt)
         hung = fate.hung or hung
+        if fate.over and await _reported(driver, attempt.number):
+            continue
         if (end := fate.ends(attempt)) is not None:
             stamp = log.stamp()
             ended = r.AttemptEnded(step=driver.step, number=attempt.number, end=end, over=fate.over, **stamp)
             await driver.record(ended, ride=True)
     driver.found.hung = hung
+
+
+async def _reported(driver: OperationDriver, number: int) -> bool:
+    """True if the process whose call is over has reported how it ended: without this, it would be sent once more.
+
+    Its report is in the ledger by now, and no notification of it need have come.
+    """
+    if (filing := driver.log.process.calls.reports.get((driver.id, number))) is not None:
+        await asyncio.wait({filing})
+    await driver.apply_commands()
+    return driver.operation.attempts[number - 1].over_up is not None
 
 
 async def _fate(driver: OperationDriver, last: Attempt) -> CallFate:
