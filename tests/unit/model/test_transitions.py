@@ -33,7 +33,7 @@ LEGAL: dict[type, set[str]] = {
     r.OperationParked: {*WAITING, "running"},
     r.OperationSettled: {*WAITING, "running", "unknown"},
     r.Resolved: {"unknown", "gated"},
-    r.Contradicted: {"succeeded", "failed", "cancelled"},
+    r.Contradicted: {"succeeded", "failed", "cancelled", "unknown"},
     r.OutcomeReused: {"new", *WAITING} - {"awaiting"},
     r.CompensationLinked: {"succeeded", "failed", "unknown"},
 }

@@ -52,7 +52,7 @@ from beforehand.model.stop_reasons import reason_of
 from beforehand.model.system import is_planted
 from beforehand.model.transaction import TRANSACTION_TRANSITIONS, WHOLE_RUN
 from beforehand.model.transitions import TRANSITIONS, apply
-from beforehand.model.waits import needs_result, sends_on_order, sent_again_by, waits_left
+from beforehand.model.waits import needs_result, sends_on_order, sent_again_by, stored_contract, waits_left
 
 _LOG: Final = logging.getLogger("beforehand")
 NO_EVIDENCE: Final = "how do you know? what a person approved is settled on evidence"
@@ -134,11 +134,14 @@ def _resolution_of(
 
 
 def _as_followed(history: RunHistory, operation: OperationState, record: r.Resolved) -> r.Resolved:
-    """The decision as far as it is followed. Where nothing is sent any more, `retry` says that it did not happen."""
+    """The decision as far as it is followed.
+
+    Where nothing is sent any more, `retry` has a verifier read it again; without one, it says that it did not happen.
+    """
     if not record.orders or sends_on_order(history, operation):
         return record
     if record.word == "retry":
-        return replace(record, word="did_not_happen")
+        return record if stored_contract(history, operation).verifies else replace(record, word="did_not_happen")
     name, ended = operation_id(history.run, record.step), "run was cancelled"
     if history.boundaries.called_off(record.step) is not None:
         ended = "transaction was called off"

@@ -306,7 +306,8 @@ def _driver(active: ActiveRun, operation: OperationState) -> DrivenOperation | N
     tool = tool_of(operation.intent, active.process.tools)
     if tool is None:
         return None
-    readable = operation.may_have_landed and ("verify" in tool.handlers or _returned(operation))
+    # One that returned only waits for another attempt: time settles it.
+    readable = operation.may_have_landed and ("verify" in tool.handlers or operation.returned)
     if not (readable or operation.phase == "awaiting" or _answered(operation)):
         return None
     return DrivenOperation(active, operation.step, tool, None)
@@ -318,11 +319,6 @@ def _answered(operation: OperationState) -> bool:
     if last is None or last.end is None or not last.late:
         return False
     return operation.phase != "unknown" or not last.end.unfit
-
-
-def _returned(operation: OperationState) -> bool:
-    """True if an attempt returned: the operation then only waits for another attempt, and time settles it."""
-    return any(attempt.standing(operation.verification.absent_through) == "returned" for attempt in operation.attempts)
 
 
 def _readable(active: ActiveRun) -> list[DrivenOperation]:

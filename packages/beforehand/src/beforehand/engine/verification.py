@@ -154,9 +154,12 @@ async def _reobserved(driver: OperationDriver, observed: r.Raw) -> None:
 
 
 def by_report(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:
-    """The contradiction in a report about a final outcome; empty where both agree or the report proves nothing."""
+    """The contradiction in a report about a final outcome; empty where both agree or the report proves nothing.
+
+    An effect that was compensated unknown has no driver any more: that it happened contradicts its compensation.
+    """
     kind = report.end.kind
-    if not operation.final or kind not in {"returned", "rejected"} or report.end.unfit:
+    if not (operation.final or operation.links.amended) or kind not in {"returned", "rejected"} or report.end.unfit:
         return ()
     if (kind == "returned") == (operation.phase == "succeeded"):
         return ()

@@ -168,7 +168,7 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
         rule=move.rule,
         unread=[] if state.final else await unread(recorded, move),
         next_step=await _next_of_contradicted(reader, history, state)
-        if state.final and state.links.contradicted
+        if state.links.contradicted
         else _next(history, state, move, driven=bool(situation.live)),
         relied_on=None if state.observed == r.NOTHING else state.observed,
         expected=None if state.intent.expected == r.NOTHING else state.intent.expected,

@@ -353,6 +353,11 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         return (self.phase == "succeeded" and not self.settlement.stood_in) or bool(self.links.contradicted)
 
     @property
+    def returned(self) -> bool:
+        """True if an attempt returned, whatever its outcome still waits for."""
+        return any(attempt.standing(self.verification.absent_through) == "returned" for attempt in self.attempts)
+
+    @property
     def key_unread(self) -> bool:
         """True if an attempt of a keyed tool may have landed without its key, so that nothing was deduped."""
         return any(

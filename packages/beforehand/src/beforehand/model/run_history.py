@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from beforehand.model import records as r
 from beforehand.model.children import Children
+from beforehand.model.contract import Contract
 from beforehand.model.contradiction import read_note
 from beforehand.model.decision.situation import Now
 from beforehand.model.messages import Messages
@@ -652,8 +653,13 @@ class RunHistory:
         self.boundaries.spans[step] = span
         if turned_out_otherwise(before, operation):
             self._raise(operation)
-        if operation.phase == "succeeded" and (forward := self.operations.get(operation.intent.compensates)):
-            amended = forward.phase == "unknown"
+        forward = self.operations.get(operation.intent.compensates) if operation.phase == "succeeded" else None
+        if forward is not None and forward.phase == "unknown":
+            # Without this, proof that has yet to be settled, or that a verifier may still find, would reach no person.
+            stored = self.contracts.get(forward.contract)
+            reads = stored is not None and msgspec.json.decode(stored.clauses, type=Contract).verifies
+            to_come = reads or forward.returned or forward.verification.found is not None
+            amended = forward.links.amended or not to_come
             self.operations[forward.step] = replace(forward, links=replace(forward.links, amended=amended))
 
     # --- transactions ------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ TRANSITIONS: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[st
     r.OperationParked: (OPEN, ("gated", "unknown")),
     r.OperationSettled: ((*OPEN, "unknown"), ("succeeded", "failed", "cancelled", "unknown")),
     r.Resolved: (("unknown", "gated"), ("succeeded", "failed", "ready")),
-    r.Contradicted: (ENDED, (SAME,)),
+    r.Contradicted: ((*ENDED, "unknown"), (SAME,)),  # unknown, and compensated without asking
     r.OutcomeReused: ((NEW, "planned", "ready", "gated", "held", "verifying"), ("cancelled",)),
     r.CompensationLinked: (("succeeded", "failed", "unknown"), (SAME,)),
 }

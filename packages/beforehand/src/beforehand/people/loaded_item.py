@@ -59,8 +59,8 @@ class LoadedItem(msgspec.Struct, frozen=True):
 
 
 def is_contradicted(operation: OperationState) -> bool:
-    """True if there is evidence against the final outcome of this operation."""
-    return operation.final and bool(operation.links.contradicted)
+    """True if there is evidence against the outcome of this operation, or against its compensation."""
+    return bool(operation.links.contradicted)
 
 
 def split_item(item: str) -> tuple[str, str]:

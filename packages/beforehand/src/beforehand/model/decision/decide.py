@@ -282,11 +282,19 @@ def _tool_gone(case: Case) -> Move | None:
     return Park("tool gone", why=f"the tool {case.operation.intent.tool} is no longer in this app")
 
 
+def _contradicted(case: Case) -> Move | None:
+    """It was compensated, whether it happened or not, and a report says that it did: a person decides about both."""
+    return Done("contradicted: a person is asked") if case.operation.links.contradicted else None
+
+
 def _compensated_unknown(case: Case) -> Move | None:
-    """No person is asked about an effect that its transaction compensates whether it is there or not."""
+    """No person is asked about an effect that its transaction compensates whether it is there or not.
+
+    Where a verifier may still find it, it is read on, and a person is asked: it may land after its compensation.
+    """
     if case.operation.links.amended:
         return Done("compensated, whether it happened or not")
-    if not case.situation.way_back or not case.contract.absent_safe:
+    if not case.situation.way_back or not case.contract.absent_safe or case.contract.verifies:
         return None
     return Wait("its transaction compensates it, whether it happened or not", why="commit", until_woken=True)
 
@@ -308,6 +316,7 @@ _OPEN: Final[tuple[Rule, ...]] = (
 _ABOUT_ATTEMPTS: Final = (_returned, _call_open, _refused, _unfit, _awaiting)  # without an attempt they say nothing
 _UNTRIED: Final = tuple(rule for rule in _OPEN if rule not in _ABOUT_ATTEMPTS)
 _AFTER_UNKNOWN: Final[tuple[Rule, ...]] = (
+    _contradicted,
     _happened,
     returned_after_all,
     _refused,
