@@ -59,7 +59,7 @@ class Airline:
 
 
 def flight(airline: Airline, *, keyed: bool, absent_safe: bool) -> Any:
-    once: dict[str, Any] = {"idempotency": STEADY} if keyed else {}
+    once: dict[str, Any] = {"idempotency": STEADY, "retry": Retry(attempts=4)} if keyed else {}
 
     @tool(**once)
     async def fly(city: str) -> str:
