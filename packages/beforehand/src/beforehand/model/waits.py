@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
-from beforehand.model.saga import CONFIRM, serving
 from beforehand.model.shell import NAME, named, to_type
 from beforehand.model.wording import question_of
 
@@ -135,6 +134,8 @@ def sent_again_by(history: RunHistory, stuck: Iterable[str]) -> list[OperationSt
 
     The system dedupes on their keys, or repeating them changes nothing. What needed a yes needs an answer of its own.
     """
+    from beforehand.model.saga import CONFIRM, serving  # noqa: PLC0415 - a list is read without operations
+
     operations = history.operations
     served = [step for step in stuck if step in operations]
     names = [name for step in served for name in (step, serving(step, CONFIRM), operations[step].links.compensated_by)]
