@@ -23,8 +23,8 @@ PACKAGE: Final = ROOT / "packages" / "beforehand" / "src" / "beforehand"
 PORT: Final = PACKAGE / "journal" / "port.py"
 
 BOUNDS: Final = {
-    "lines of packages/beforehand": 78_080,
-    "lines of packages/beforehand-console": 9_062,
+    "lines of packages/beforehand": 78_646,
+    "lines of packages/beforehand-console": 9_080,
     "methods of the journal port": 40,
     "functions that a keyed write calls": 170,
     "files that a keyed write passes through": 45,

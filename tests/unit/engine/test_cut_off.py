@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from beforehand import Key, NotSent, Run, RunSuspended, agent, tool
+from beforehand import Key, NotSent, Run, RunSuspended, agent, current_operation, tool
 from beforehand.model import records as r
 from beforehand.policies import Retry
+from beforehand.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
 LIMIT = timedelta(seconds=3)
@@ -161,7 +162,7 @@ async def test_an_effect_whose_block_was_cut_off_waits_for_a_person_and_is_not_a
         assert not any(state.failures for state, _ in app.engine.breakers.states.values())
         (unknown,) = lab.of("r-x", r.OperationSettled)
         assert (unknown.status, unknown.reason) == (
-            "unknown", "the code that makes it was cancelled, and cannot be run again",
+            "unknown", "the code that made it was cancelled",
         )  # fmt: skip
         await app.service.resolve("r-x/charge#1", "happened", by="ann", result="paid")
         assert await app.run(desk, "x") == "went on"
@@ -176,3 +177,36 @@ async def test_an_effect_that_was_not_sent_when_its_code_was_cancelled_ends_as_c
         assert await app.run(desk, "x") == "went on"
         assert (await app.service.history("r-x")).operations["charge#1"].phase == "cancelled"
     assert len(lab.of("r-x", r.AttemptStarted)) == len(lab.sent) == 1 - asks
+
+
+@virtual
+async def test_a_call_that_was_not_sent_when_its_caller_left_is_not_sent_later(lab: Lab):
+    """Its caller may have done the same by another way."""
+    sent: list[str] = []
+
+    @tool(idempotency=Key.forever())
+    async def card(cents: int) -> None:
+        assert current_operation().key
+        if lab.clock.wall_ms() < EPOCH_MS + 4_000:
+            raise ConnectionRefusedError("down")
+        sent.append("card")
+
+    @tool
+    async def bank(cents: int) -> None:
+        sent.append("bank")
+
+    @agent(run_id="r-{name}", tools=[card, bank])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.timeout(LIMIT):
+                await card(100)
+        except TimeoutError:
+            await bank(100)
+        return name
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "ann"
+        await lab.pass_time(seconds=700)
+        history = await app.service.history("r-ann")
+    assert sent == ["bank"]
+    assert history.operations["card#1"].phase == "cancelled"

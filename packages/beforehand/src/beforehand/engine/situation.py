@@ -161,7 +161,7 @@ def _block(driver: DecidedOperation, operation: OperationState) -> Block:
         return "stopped" if history.lifecycle.cancelled is None else "cancel"
     if intent.confirms and not operation.attempts and history.boundaries.called_off(driver.step) is not None:
         return "aborting"  # effects that are being released are no longer confirmed
-    block = block_of(active) or ("cut_off" if driver.tool is not None and driver.tool.gone() else "")
+    block = block_of(active) or ("cut_off" if _is_cut_off(driver, operation) else "")
     if not (block or history.boundaries.by_name or history.messages is not None or history.given_up):
         return ""  # mostly
     if intent.serves or operation.released:
@@ -186,6 +186,13 @@ def _way_back(driver: DecidedOperation) -> WayBack:
     if gone is None or gone.over:
         return ""
     return "ended" if block_of(active) or WHOLE_RUN in active.history.boundaries.by_name else "open"
+
+
+def _is_cut_off(driver: DecidedOperation, operation: OperationState) -> bool:
+    """True if its code is gone, or its caller left before anything was sent, and may do the same by another way."""
+    if driver.step in driver.active.history.delivered.left and operation.attempts and not operation.may_have_landed:
+        return True
+    return driver.tool is not None and driver.tool.gone()
 
 
 def _blocked_by_message(driver: DecidedOperation, operation: OperationState, messages: Messages) -> Block:

@@ -16,7 +16,7 @@ BLOCKED: Final = {
     "aborting": "the transaction was called off",
     "corrected": "what it relied on was corrected",
     "message": "a message came for the run",
-    "cut_off": "the code that makes it was cancelled, and cannot be run again",
+    "cut_off": "the code that made it was cancelled",
     "stopped": "the run has stopped",
 }
 WayBack = Literal["", "open", "ended"]
