@@ -26,7 +26,7 @@ BOUNDS: Final = {
     "lines of packages/beforehand": 78_646,
     "lines of packages/beforehand-console": 9_080,
     "methods of the journal port": 40,
-    "functions that a keyed write calls": 170,
+    "functions that a keyed write calls": 169,
     "files that a keyed write passes through": 45,
 }
 BESIDE: Final = ("tests", "simulator", "examples", "bench", "scripts")

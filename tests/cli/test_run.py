@@ -2,9 +2,12 @@
 
 import json
 import shlex
+import sys
+from types import ModuleType
 
 import pytest
 
+from beforehand.cli.apps import load_agents
 from tests.cli.lab import Lab
 
 
@@ -268,3 +271,11 @@ def test_an_error_is_json_where_json_was_asked_for(beforehand: Lab):
     assert json.loads(said.out)["error"]["error"] == "UsageError"
     assert said.json["error"]["exit_status"] == 2
     assert "desk.py has no 'nobody'" in said.err
+
+
+def test_a_file_whose_name_another_module_has_is_loaded_once(beforehand: Lab, monkeypatch: pytest.MonkeyPatch):
+    """Two targets of one file are one module: an agent that starts the other one has to name the same agent."""
+    monkeypatch.setitem(sys.modules, "twins", ModuleType("twins"))
+    beforehand.write("twins.py", (beforehand.directory / "desk.py").read_text() + "\nother = desk\n")
+    one, other = load_agents(["twins.py:desk", "twins.py:other"])
+    assert one is other

@@ -211,6 +211,9 @@ def questions() -> dict[str, Question]:
         "sent, landing window": ask(Story().sent("lost").sent("returned").state, BOTH),
         "landing window of an old clause": ask(Story().sent("lost").sent("returned").state, CLAUSES),
         "ambiguous": ask(lost, BOTH, asks="a1", gate="wanted"),
+        "ambiguous, transaction aborting": ask(
+            lost, replace(FOREVER, compensates=True), blocked="aborting", way_back="open"
+        ),
         "natural, rebooted": ask(lost, stories.NATURAL, TUESDAY),
         "conflict after a return": ask(
             part(Story().sent("returned").state, "verification", conflict="theirs"), replace(PATIENT, expects=True)
@@ -436,7 +439,7 @@ def test_a_memo_that_knows_the_stop_reasons_of_today_is_found(monkeypatch: pytes
         known = stop if stop in get_args(Block) else ""
         return key_without(frozenset({"Wider.blocked"}), tuple(question)), known
 
-    monkeypatch.setattr(rules, "_BLOCKED", {**rules._BLOCKED, "evacuated": "the building is empty"})
+    monkeypatch.setattr(rules, "BLOCKED", {**rules.BLOCKED, "evacuated": "the building is empty"})
     question = QUESTIONS["ambiguous"]
     read: Any = {name: getattr(question.situation, name) for name in Situation.__struct_fields__}
     wider = question._replace(situation=Wider(**read))

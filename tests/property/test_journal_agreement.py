@@ -64,7 +64,7 @@ class Player:
         journal = self.journal
         match call:
             case ("beat", str(worker), int(lease)):
-                await journal.beat(Worker(worker), lease)
+                await journal.beat(Worker(worker, machine="m"), lease)
             case ("claim", str(worker), str(run), agent):
                 new = beginning("n", run, agent, [b"1"]) if isinstance(agent, str) else None
                 claimed = await journal.claim(run, worker, new)

@@ -180,7 +180,7 @@ async def test_an_effect_that_was_not_sent_when_its_code_was_cancelled_ends_as_c
 
 
 @virtual
-async def test_a_call_that_was_not_sent_when_its_caller_left_is_not_sent_later(lab: Lab):
+async def test_a_call_whose_caller_left_is_not_attempted_for_ten_minutes(lab: Lab):
     """Its caller may have done the same by another way."""
     sent: list[str] = []
 
@@ -209,4 +209,5 @@ async def test_a_call_that_was_not_sent_when_its_caller_left_is_not_sent_later(l
         await lab.pass_time(seconds=700)
         history = await app.service.history("r-ann")
     assert sent == ["bank"]
-    assert history.operations["card#1"].phase == "cancelled"
+    assert history.operations["card#1"].phase == "failed"
+    assert history.operations["card#1"].attempts[-1].up <= 3_000, "attempted after its caller had left"

@@ -151,10 +151,11 @@ def _from_file(path: Path) -> ModuleType:
     directory = str(path.parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)
-    known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
-    name = path.stem if known is None and path.stem.isidentifier() else f"beforehand_target_{abs(hash(str(path)))}"
+    other = f"beforehand_target_{abs(hash(str(path)))}"  # where another module has that name
+    for name in (path.stem, other):
+        if (known := sys.modules.get(name)) is not None and getattr(known, "__file__", None) == str(path):
+            return known
+    name = path.stem if path.stem not in sys.modules and path.stem.isidentifier() else other
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file", next_step=_HINT)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from beforehand.engine.call_limits import limited_call
 from beforehand.engine.operation_driver import Decided
 from beforehand.model.decision.decide import decide
@@ -19,6 +21,7 @@ from beforehand.model.operation import OperationState
 from beforehand.model.run_budget import OF_COSTS, OF_EFFECTS, cost_of, is_effect
 from beforehand.model.system import is_system
 from beforehand.model.transaction import WHOLE_RUN, around, encloses
+from beforehand.policies import WRITE_RETRY
 
 if TYPE_CHECKING:
     from beforehand.engine.active_run.run import ActiveRun
@@ -59,6 +62,9 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
     process, stopped = active.process, active.history.lifecycle.stopped
     settings, identity = process.settings, process.identity
     contract = driver.contract(operation)
+    if contract.retry is None and active.history.delivered.left and driver.step in active.history.delivered.left:
+        # Its caller may do the same by another way: what was not sent by then must not be sent minutes later.
+        contract = replace(contract, retry=WRITE_RETRY)
     found.gate = contract.gate is not None and _gate_wanted(driver, contract.gate)  # before `asks`, which reads it
     return Situation(  # by position, which takes a sixth of the time
         contract,  # contract
@@ -161,7 +167,7 @@ def _block(driver: DecidedOperation, operation: OperationState) -> Block:
         return "stopped" if history.lifecycle.cancelled is None else "cancel"
     if intent.confirms and not operation.attempts and history.boundaries.called_off(driver.step) is not None:
         return "aborting"  # effects that are being released are no longer confirmed
-    block = block_of(active) or ("cut_off" if _is_cut_off(driver, operation) else "")
+    block = block_of(active) or ("cut_off" if driver.tool is not None and driver.tool.gone() else "")
     if not (block or history.boundaries.by_name or history.messages is not None or history.given_up):
         return ""  # mostly
     if intent.serves or operation.released:
@@ -186,13 +192,6 @@ def _way_back(driver: DecidedOperation) -> WayBack:
     if gone is None or gone.over:
         return ""
     return "ended" if block_of(active) or WHOLE_RUN in active.history.boundaries.by_name else "open"
-
-
-def _is_cut_off(driver: DecidedOperation, operation: OperationState) -> bool:
-    """True if its code is gone, or its caller left before anything was sent, and may do the same by another way."""
-    if driver.step in driver.active.history.delivered.left and operation.attempts and not operation.may_have_landed:
-        return True
-    return driver.tool is not None and driver.tool.gone()
 
 
 def _blocked_by_message(driver: DecidedOperation, operation: OperationState, messages: Messages) -> Block:
