@@ -174,13 +174,12 @@ def questions() -> dict[str, Question]:
     ruled = part(planned, "judgement", ruling=RULING, facts=FACTS, policy="v1")
     unfit = replace(awaiting.attempts[0], end=r.End("ambiguous", unfit=True, why="not a receipt"))
     given_up = replace(lost.attempts[0], over_up=None, over_boot="monday", given_up=START.up - 10 * MINUTE)
-    item, fact = r.PendingItem("an answer", "k1", 1), r.Reported("paid", r.Raw(b"1"))
-    late = r.LateReport(step=STEP, number=1, end=r.End(), at=0, up=0)
+    fact, late = r.Reported("paid", r.Raw(b"1")), r.LateReport(step=STEP, number=1, end=r.End(), at=0, up=0)
+    item = r.PendingItem("an answer", "k1", 1)
     asked = Story().sent("not_sent").asked().state
     accepted = PendingEffect("desk/charge#9", ("an answer",))
     full = part(planned, "settlement", basis=Basis("rule"), pending_effect=PendingEffect("desk/charge#9"))
     full = part(part(full, "links", disputes=(late,)), "approval", require=Require(person=True))
-
     return {
         "pause, preconditions changed": ask(pausing(sent, "retry", boot="sunday"), ALL_STORED, reading="changed"),
         "approved": ask(approved, replace(stories.NATURAL, observes=True), gate="wanted", asks="a1"),
@@ -211,9 +210,6 @@ def questions() -> dict[str, Question]:
         "sent, landing window": ask(Story().sent("lost").sent("returned").state, BOTH),
         "landing window of an old clause": ask(Story().sent("lost").sent("returned").state, CLAUSES),
         "ambiguous": ask(lost, BOTH, asks="a1", gate="wanted"),
-        "ambiguous, transaction aborting": ask(
-            lost, replace(FOREVER, compensates=True), blocked="aborting", way_back="open"
-        ),
         "natural, rebooted": ask(lost, stories.NATURAL, TUESDAY),
         "conflict after a return": ask(
             part(Story().sent("returned").state, "verification", conflict="theirs"), replace(PATIENT, expects=True)
@@ -238,7 +234,11 @@ def questions() -> dict[str, Question]:
     }
 
 
-QUESTIONS: Final = questions()
+QUESTIONS: Final = questions() | {
+    "ambiguous, transaction aborting": ask(
+        Story().sent("lost").state, replace(FOREVER, compensates=True), blocked="aborting", way_back="open"
+    ),
+}
 
 
 @functools.cache

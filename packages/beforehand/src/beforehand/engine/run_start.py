@@ -147,10 +147,14 @@ async def number_of_claim(active: ActiveRun) -> int:
     fruitless = {claim.worker for claim in ownership.fruitless} - {here}
     if len(fruitless) >= 2 * allowed:
         return len(fruitless) + 1
-    earlier = {claim.worker: claim.number for claim in ownership.unended if claim.worker != here}
-    died = [number for worker, number in earlier.items() if await _may_have_died_of_it(engine, worker)]
-    # Only a death on its last chance, on which it was alone, sets it aside: others may be found later.
-    return min(len(died) + 1, allowed + (max(died, default=0) >= allowed))
+    earlier = {claim.worker: claim for claim in ownership.unended if claim.worker != here}
+    died = [claim for worker, claim in earlier.items() if await _may_have_died_of_it(engine, worker)]
+    # Only a death on its last chance, on which it was alone, sets it aside: others may be found later. A death in an
+    # operation in which a process had died before is charged to that, though its end is not recorded yet.
+    begun = [operation for operation in active.history.open_operations() if operation.deaths]
+    charged = {operation.attempts[-1].token for operation in begun if operation.attempts[-1].end is None}
+    last_chance_used = any(claim.number >= allowed and claim.token not in charged for claim in died)
+    return min(len(died) + 1, allowed + last_chance_used)
 
 
 async def _may_have_died_of_it(engine: Process, worker: str) -> bool:
