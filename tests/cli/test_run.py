@@ -279,3 +279,16 @@ def test_a_file_whose_name_another_module_has_is_loaded_once(beforehand: Lab, mo
     beforehand.write("twins.py", (beforehand.directory / "desk.py").read_text() + "\nother = desk\n")
     one, other = load_agents(["twins.py:desk", "twins.py:other"])
     assert one is other
+
+
+@pytest.mark.parametrize(
+    "other", ["import nothing_such\n", "@tool\nasync def restock(other: str) -> str:\n    return other\n"],
+    ids=["broken", "names clash"],
+)  # fmt: skip
+def test_an_agent_runs_whatever_the_other_code_of_its_project_is(beforehand: Lab, other: str):
+    text = "from beforehand import Run, agent, tool\n" + other
+    text += "@agent()\nasync def other(run: Run, given: str) -> str:\n    return given\n"
+    beforehand.write("elsewhere.py", text)
+    beforehand.write("pyproject.toml", '[tool.beforehand]\nagents = ["desk.py:desk", "elsewhere.py:other"]\n')
+    said = beforehand.apart("run", "desk.py:desk", beforehand.ticket("1"))
+    assert (said.status, said.out) == (0, '"r-1"\n'), said.err

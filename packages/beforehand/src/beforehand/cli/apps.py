@@ -102,10 +102,18 @@ def load_function(target: str) -> Callable[..., Any]:
 
 
 def with_children(agent: AnyAgent) -> list[AnyAgent]:
-    """The agent, and those of which it may start child runs: all that its module or the project names."""
-    seen: dict[str, object] = getattr(agent.__wrapped__, "__globals__", {})
-    named = [*load_agents(project_targets()), *filter(_is_agent, seen.values()), agent]
-    return list({one.name: one for one in named}.values())
+    """The agent, and those of which it may start child runs: all that its module and the project name.
+
+    What is not about this agent does not keep it from running: where the project's code cannot be loaded, or names
+    clash, the others are left out, and a child that is missing is named when it is started.
+    """
+    own = [*filter(_is_agent, getattr(agent.__wrapped__, "__globals__", {}).values()), agent]
+    for others in (project_targets(), ()):
+        with suppress(UsageError):
+            found = list({one.name: one for one in (*load_agents(others), *own)}.values())
+            gather_tools(gather_agents(found).values(), ())
+            return found
+    return [agent]
 
 
 def _split(target: str) -> tuple[str, str]:

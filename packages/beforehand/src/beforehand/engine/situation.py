@@ -62,7 +62,7 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
     process, stopped = active.process, active.history.lifecycle.stopped
     settings, identity = process.settings, process.identity
     contract = driver.contract(operation)
-    if contract.retry is None and active.history.delivered.left and driver.step in active.history.delivered.left:
+    if driver.step in active.history.delivered.left and contract.retry is None:
         # Its caller may do the same by another way: what was not sent by then must not be sent minutes later.
         contract = replace(contract, retry=WRITE_RETRY)
     found.gate = contract.gate is not None and _gate_wanted(driver, contract.gate)  # before `asks`, which reads it

@@ -286,6 +286,7 @@ def _backoff(case: Case) -> Move | None:
     least = (end.retry_after_ms or 0) if end is not None else 0
     busy = operation.times_in_progress
     if operation.in_progress:
+        # The default over an outage is about attempts; while the system works on our key, the shorter pauses hold.
         return _until_it_is_done(case.contract.retry or WRITE_RETRY, busy, least)
     ceiling = case.contract.retries.ceiling_ms(len(operation.attempts) - busy - 1)
     return Wait("full jitter before the next attempt", least, least + ceiling)
