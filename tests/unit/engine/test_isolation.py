@@ -269,6 +269,38 @@ async def test_a_run_that_kills_each_process_after_a_step_is_set_aside_and_no_he
 
 
 @virtual
+async def test_a_run_on_its_last_chance_is_not_set_aside_for_the_deaths_of_its_operation(lab: Lab):
+    """Three processes die of its code, and further ones in one call: a person is asked about the call."""
+    in_call = False
+
+    @tool(idempotency=Key.forever(stores="all"))
+    async def burn(name: str) -> str:
+        assert current_operation().key
+        await lab.pass_time(hours=1)
+        return name
+
+    async def think(name: str) -> str:
+        await lab.pass_time(hours=0 if in_call else 1)
+        return name
+
+    @agent(run_id="{name}", tools=[burn])
+    async def work(run: Run, name: str) -> str:
+        return await burn(await run.decide(think, name))
+
+    for deaths in range(14):  # on its last chance it is suspended for each pause, so every second one makes an attempt
+        in_call = deaths >= 3
+        app, process = lab.make(work), lab.processes[-1]
+        await app.open()
+        app.start(work, "n")
+        await lab.pass_time(seconds=5)
+        await lab.bury(app, process)
+        await lab.pass_time(minutes=1)
+    assert not lab.of("n", r.RunStoppedRecord)
+    (parked,) = lab.of("n", r.OperationParked)
+    assert parked.why == "5 processes died during an attempt of it"
+
+
+@virtual
 async def test_a_process_that_was_told_to_end_and_is_killed_meanwhile_is_no_death_of_its_run(lab: Lab):
     @tool(idempotency=Key.forever(stores="all"))
     async def scan(name: str) -> str:

@@ -7,12 +7,13 @@ from datetime import timedelta
 import pytest
 
 from beforehand import Beforehand, Run, agent, tool
+from beforehand.engine.process import unchanged_listing
 from beforehand.engine.run_driver import drive_run
 from beforehand.engine.settings import Settings
 from beforehand.errors import RunBusy, RunSuspended
 from beforehand.journal import host
 from beforehand.journal.host import JournalClock
-from beforehand.journal.port import LeaseGranted
+from beforehand.journal.port import LeaseGranted, RunRow, RunStatus
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import RunLog
 from beforehand.journal.sqlite.journal import SqliteJournal
@@ -158,3 +159,10 @@ def test_a_journal_in_a_file_runs_on_the_clock_it_is_given(tmp_path):
             assert 3_600_000 <= journal.now().ms - before.ms < 7_200_000
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("status", ["queued", "running", "suspended", "stopped"])
+def test_a_run_that_waits_or_stopped_is_due_when_it_is_given_back(status: RunStatus):
+    """A command may have come while it was held: its sender relied on the holder, which may have lost the journal."""
+    row = RunRow("run-1", 1, "desk", "", status, "", None, b"[]", 1, "w", 0, 0)
+    assert unchanged_listing(row, 5_000).due_ms == (5_000 if status in {"suspended", "stopped"} else None)
