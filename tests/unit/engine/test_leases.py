@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import sqlite3
+import threading
 from datetime import timedelta
 
 import pytest
@@ -17,6 +19,7 @@ from beforehand.journal.port import LeaseGranted, RunRow, RunStatus
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import RunLog
 from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import Parts
 from beforehand.model import records as r
 from beforehand.testing import run_virtual, simulated_environment, virtual_journal_clock
 from beforehand.testing.clock import virtual_loop
@@ -157,6 +160,29 @@ def test_a_journal_in_a_file_runs_on_the_clock_it_is_given(tmp_path):
             assert await app.run(slow, 1) == 1
             assert journal.now().boot == before.boot
             assert 3_600_000 <= journal.now().ms - before.ms < 7_200_000
+
+    run_virtual(main())
+
+
+def test_virtual_time_stands_still_while_the_thread_of_a_journal_commits(tmp_path):
+    """Otherwise a slow disk makes a test's deadlines pass: each time the loop is idle, it jumps to the next timer."""
+    path = tmp_path / "j.db"
+
+    async def main() -> None:
+        loop = virtual_loop()
+        journal = SqliteJournal(path, clock=virtual_journal_clock(loop), parts=Parts(commits="thread"))
+        await journal.open()
+        slow = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        slow.execute("BEGIN IMMEDIATE")  # the disk of another process, until the timer below
+        passing = asyncio.create_task(asyncio.sleep(3600))
+        release = threading.Timer(0.05, slow.rollback)
+        release.start()
+        await journal.beat(host.this_process("w"), 60_000)
+        assert loop.time() == 0
+        passing.cancel()
+        release.join()
+        await journal.close()
+        slow.close()
 
     run_virtual(main())
 

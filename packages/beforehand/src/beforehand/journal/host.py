@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -364,16 +364,21 @@ def _unescaped(point: str) -> str:
 # another machine, another boot or another hour.
 
 
+Held = Callable[[], AbstractContextManager[None]]
+
+
 class JournalClock(msgspec.Struct, frozen=True):
     """A clock for `SqliteJournal(path, clock=...)`. It measures leases, waits and settle windows.
 
     `uptime_ms` counts milliseconds and never decreases; its values are comparable while `boot` is the same. `wall_ms`
-    is the wall clock. Every process that opens the file needs a clock with the same `boot`.
+    is the wall clock. Every process that opens the file needs a clock with the same `boot`. A virtual clock that jumps
+    while nothing is to be done needs `held`: it stands still inside, because the journal's thread is committing.
     """
 
     boot: str
     uptime_ms: Callable[[], int]
     wall_ms: Callable[[], int]
+    held: Held | None = None
 
 
 class HostFacts(msgspec.Struct, frozen=True):

@@ -104,7 +104,7 @@ def ticks_ms(loop: asyncio.AbstractEventLoop) -> int:
 def virtual_journal_clock(loop: VirtualLoop) -> JournalClock:
     """The clock of a virtual loop for a journal in a file: `SqliteJournal(path, clock=...)`."""
     boot = f"virtual:{os.getpid()}:{next(_BOOTS)}"  # a new loop begins at 0: times of two loops are not comparable
-    return JournalClock(boot, lambda: ticks_ms(loop), VirtualClock(loop).wall_ms)
+    return JournalClock(boot, lambda: ticks_ms(loop), VirtualClock(loop).wall_ms, loop.held)
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, limit: timedelta = DAY) -> T:

@@ -7,6 +7,7 @@ process holds the file, otherwise by the background thread. Each write receives 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
 from beforehand.errors import BeforehandError, JournalUnavailable
-from beforehand.journal.host import queued_ns
+from beforehand.journal.host import Held, queued_ns
 from beforehand.journal.port import Lease, Write
 from beforehand.journal.sqlite.batch import CommitItem, item_of
 from beforehand.journal.sqlite.driver import Database
@@ -30,8 +31,9 @@ _YIELD_EVERY = 16
 class GroupCommit:
     """The asynchronous interface of a committer. Belongs to the event loop on which it was made."""
 
-    def __init__(self, committer: Committer, behind: MakeBackground | None = None) -> None:
+    def __init__(self, committer: Committer, behind: MakeBackground | None = None, held: Held | None = None) -> None:
         self._committer = committer
+        self._held = held
         self._queue = committer.queue
         self._loop = asyncio.get_running_loop()
         self._background: BackgroundWriter = (behind or CommitThread)(committer, self._deliver_from_thread)
@@ -117,7 +119,7 @@ class GroupCommit:
         items = self._committer.commit_at_once()
         if not items or items[-1] is not item:
             # The thread has it or will have it, and delivers on this loop, so after this line.
-            item.future = self._loop.create_future()
+            item.future = self._future()
             self._background.commit_soon()
             return item.future
         if len(items) > 1:
@@ -130,11 +132,20 @@ class GroupCommit:
     def _commit(self, item: CommitItem) -> asyncio.Future[object]:
         if self._stopped:
             raise _closed()
-        item.future = future = self._loop.create_future()
+        item.future = future = self._future()
         self._queue.append(item)
         if not self._pass_is_due:
             self._pass_is_due = True
             self._loop.call_soon(self._end_pass)
+        return future
+
+    def _future(self) -> asyncio.Future[object]:
+        """A future of a write. A clock that is not the machine's stands still until it is done."""
+        future: asyncio.Future[object] = self._loop.create_future()
+        if self._held is not None:
+            holding = contextlib.ExitStack()
+            holding.enter_context(self._held())
+            future.add_done_callback(lambda _: holding.close())
         return future
 
     def _end_pass(self) -> None:

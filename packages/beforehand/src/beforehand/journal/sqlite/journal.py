@@ -89,6 +89,7 @@ class SqliteJournal:
         settings = FileSettings(self.path, place, mode, allow_network_filesystem, namespace, parts)
         self._here = parts.here
         self._behind = parts.behind
+        self._held = clock.held if clock else None
         self._store = JournalFile(settings)
         self._committer = Committer(self._store, CommitPace(parts.commits))
         self._roll = RunTables(parts.here, lambda: self._store.identity.incarnation)
@@ -102,7 +103,7 @@ class SqliteJournal:
         if self._group is not None:
             return self._store.identity
         identity = await asyncio.to_thread(self._store.open)
-        self._group = GroupCommit(self._committer, self._behind)
+        self._group = GroupCommit(self._committer, self._behind, self._held)
         belongs_here(self)
         return identity
 
