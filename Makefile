@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test deep lint bench bench-hosts bench-queues bench-telemetry scale instructions examples nights mutation house docs fmt audit sbom lock
+.PHONY: help demo quick test deep lint bench bench-hosts bench-queues bench-telemetry scale instructions examples nights mutation transcripts house docs fmt audit sbom lock
 
 CORE := tests/tidy tests/unit/model tests/unit/journal tests/unit/engine tests/hard_cases tests/conformance
 IN := @sh scripts/python scripts/environment.py
@@ -69,6 +69,9 @@ instructions: ## count a step's instructions, where valgrind is installed
 
 nights: ## draw 100 bad nights of 5,000 runs, as a page; 10 minutes
 	$(IN) dev python -m examples.night $(ARGS)
+
+transcripts: ## compare what 4,000 seeds do with an older tree
+	$(IN) dev python -W ignore -m simulator.transcripts $(or $(ARGS),compare)
 
 house: ## measure how easily the code base is read
 	$(IN) dev python -m scripts.house

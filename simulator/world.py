@@ -180,6 +180,13 @@ class World:
             self.now_ms(), tuple(self._log or ()),
         )  # fmt: skip
 
+    def end(self) -> None:
+        """Close the files, if it has any: nothing more is read of this world."""
+        if self.files is not None:
+            for life in self.lives.values():
+                life.disk.die()
+            self.files.close()
+
     def _accident(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if not isinstance(error, asyncio.CancelledError):
@@ -316,11 +323,11 @@ class World:
         """Milliseconds since the simulation began."""
         return round(self.loop.time() * 1000)
 
-    def point(self, actor: Actor, label: str) -> bool:
+    def point(self, actor: Actor, label: str, about: str = "") -> bool:
         """A process reached a point: true where it has to stand still. Raises `Died` where it is dead."""
         if not actor.alive:
             raise Died
-        return self.nemesis.reached(actor, label)
+        return self.nemesis.reached(actor, label, about)
 
     def outside(self, what: Callable[[], None]) -> None:
         """Let something happen outside of all processes, soon."""
@@ -353,10 +360,10 @@ class World:
         disk.looks, disk.firings = self.checker.queues.looks, self.checker.schedules
         return disk
 
-    def disk_s(self) -> float:
+    def disk_s(self, about: str = "") -> float:
         """How long the disk takes, in seconds."""
         slow = 500 if self.now_ms() < self.slow_until else 1
-        return self.draws.of("disk", ACTOR.get(self.loop.world).name).random() * self.plan.disk_ms * slow / 1000
+        return self.draws.of("disk", ACTOR.get(self.loop.world).name, about).random() * self.plan.disk_ms * slow / 1000
 
     def unreachable(self, actor: Actor, *, writing: bool) -> str:
         """Why the journal cannot be reached, or nothing."""
@@ -451,14 +458,8 @@ def simulate(
         if journal == "memory":
             return World(plan, story=story, conditions=conditions).simulate()
         with TemporaryDirectory(prefix="beforehand-", dir=QUICK if QUICK.is_dir() else None) as place:
-            return _on_files(World(plan, story=story, directory=Path(place), conditions=conditions))
-
-
-def _on_files(world: World) -> Report:
-    assert world.files is not None, "it was made for files"
-    try:
-        return world.simulate()
-    finally:
-        for life in world.lives.values():
-            life.disk.die()
-        world.files.close()
+            world = World(plan, story=story, directory=Path(place), conditions=conditions)
+            try:
+                return world.simulate()
+            finally:
+                world.end()

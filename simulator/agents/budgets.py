@@ -45,7 +45,7 @@ async def ask(run: str, thing: str, tokens: int) -> dict[str, Any]:
 
     life = LIFE.get()
     world = life.world
-    world.point(life.actor, "ask the model")
+    world.point(life.actor, "ask the model", f"{run} {thing}")
     world.checker.budgets.begins(life.actor, run, f"query {thing}")
     await world.travel("model", run, thing)
     fault = world.nemesis.of_call(QUERY)

@@ -99,7 +99,7 @@ class _Host:
         """The model: it orders its calls as it likes, and gives ids as it likes."""
         life, chance = self._life, self._chance
         life.world.checker.asked(self._run.id, f"{name}/model#1", life.disk.workers)
-        life.world.point(life.actor, "ask the model")
+        life.world.point(life.actor, "ask the model", f"{self._run.id} {name}")
         await life.world.travel("model", self._run.id, name)
         order = list(range(calls))
         chance.shuffle(order)

@@ -70,7 +70,7 @@ async def ask_model(model: str, run: str, thing: str, tokens: int, route: str) -
 
     life, name = LIFE.get(), f"query {thing}"
     world = life.world
-    world.point(life.actor, "ask the model")
+    world.point(life.actor, "ask the model", f"{run} {thing}")
     with world.checker.models.calling(life.actor, run, name, model, route) as call:
         world.checker.budgets.begins(life.actor, run, name)
         await world.travel("model", model, run, thing)

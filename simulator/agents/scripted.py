@@ -233,7 +233,7 @@ async def think(run: str, thing: str) -> str:
     """A model that never says the same twice."""
     life = LIFE.get()
     life.world.checker.asked(run, f"think {thing}", life.disk.workers)
-    life.world.point(life.actor, "ask the model")
+    life.world.point(life.actor, "ask the model", f"{run} {thing}")
     await life.world.travel("model", run, thing)
     return f"about {thing}: {life.world.draws.of('answer', run, thing).getrandbits(32):x}"
 

@@ -59,7 +59,7 @@ async def ask_model(run: str, thing: str) -> str:
 
     life = LIFE.get()
     world = life.world
-    world.point(life.actor, "ask the model")
+    world.point(life.actor, "ask the model", f"{run} {thing}")
     fault = world.nemesis.of_call(MODEL)
     if fault is not None or world.outage(MODEL):
         raise ConnectionRefusedError("the model is down")

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where a fault struck a process: at the n-th point of this name that this process reached."""
+    """Where a fault struck a process: at the n-th point of this name, and about this, that this process reached."""
 
     actor: str
     label: str
+    about: str
     number: int
 
 
@@ -31,19 +32,19 @@ class Nemesis:
         self._at_points = {fault.at: fault for fault in faults if not fault.service}
         self._at_calls = {(fault.service, fault.at): fault for fault in faults if fault.service}
         self._strikes_at = strikes
-        self._reached: Counter[tuple[str, str]] = Counter()
+        self._reached: Counter[tuple[str, str, str]] = Counter()
         self._calls: Counter[str] = Counter()
         self.points = 0
         self.struck: Final[list[Fault]] = []
         self.places: Final[dict[Place, Fault]] = {}
         """Where faults of processes struck."""
 
-    def reached(self, actor: Actor, label: str) -> bool:
+    def reached(self, actor: Actor, label: str, about: str) -> bool:
         """A process reached a point. True where it must stand still now. Raises `Died` where it dies here."""
         self.points += 1
         self._world.reach.point(label)
-        self._reached[actor.name, label] += 1
-        place = Place(actor.name, label, self._reached[actor.name, label])
+        self._reached[actor.name, label, about] += 1
+        place = Place(actor.name, label, about, self._reached[actor.name, label, about])
         fault = self._at_points.get(self.points) if self._strikes_at is None else self._strikes_at.get(place)
         if fault is not None and (life := self._world.lives.get(actor)) is not None:
             self.struck.append(fault)

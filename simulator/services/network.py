@@ -60,7 +60,7 @@ class Traffic:
         async with asyncio.timeout(NEVER):
             reply = await future
         await world.travel(request.operation, request.attempt, "back")
-        if world.point(actor, f"receive {request.service}"):
+        if world.point(actor, f"receive {request.service}", request.operation):
             await asyncio.sleep(0)
         if reply.status == 409:
             world.checker.timing.in_progress(request.operation)
@@ -72,7 +72,7 @@ class Traffic:
         """What becomes of the call. Here its process may be paused for a while, or stopped for hours."""
         world, actor = self._world, self._actor
         world.checker.about_to_send(request)
-        if world.point(actor, f"send {request.service}"):
+        if world.point(actor, f"send {request.service}", request.operation):
             world.checker.paused_before_the_first_byte(request)
             await asyncio.sleep(0)
         fault = world.nemesis.of_call(request.service)
@@ -98,7 +98,7 @@ class Traffic:
         return self._world.offices[service].find(marker)
 
     async def _reading(self, service: str, what: str) -> None:
-        self._world.point(self._actor, f"read {service}")
+        self._world.point(self._actor, f"read {service}", what)
         if self._world.outage(service):
             raise ConnectionRefusedError(f"{service} is down")
         await self._world.travel("read", service, what)

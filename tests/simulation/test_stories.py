@@ -104,8 +104,8 @@ def test_a_failing_plan_is_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path:
         world = World(told, story=True)
         strike = world.nemesis.reached
 
-        def reached(actor: object, label: str) -> bool:
-            paused = strike(actor, label)  # type: ignore[arg-type]  # an actor, handed through
+        def reached(actor: object, label: str, about: str) -> bool:
+            paused = strike(actor, label, about)  # type: ignore[arg-type]  # an actor, handed through
             if paused:
                 world.checker.broken(19, "somebody stood still")
             return paused

@@ -21,6 +21,7 @@ TARGETS = {
     "instructions",
     "mutation",
     "docs",
+    "transcripts",
     "examples",
     "fmt",
     "house",

@@ -107,9 +107,9 @@ class _TrialStage(Stage):
         self._held = False
         self._finished = False
 
-    def point(self, actor: Actor, label: str) -> bool:
+    def point(self, actor: Actor, label: str, about: str = "") -> bool:
         """A commit. It is no boundary, because the number of commits depends on how long real services take."""
-        del label
+        del label, about
         if not actor.alive:
             raise Died
         return False

@@ -21,6 +21,7 @@ from beforehand.journal.port import (
     Journal,
     Lease,
     LedgerEntry,
+    Post,
     Row,
     RunRow,
     Worker,
@@ -42,11 +43,11 @@ class Machine(Protocol):
         """Milliseconds since the beginning."""
         ...
 
-    def point(self, actor: Actor, label: str) -> bool:
-        """A process reached a point. Returns true if it has to stop there, and raises `Died` if it dies."""
+    def point(self, actor: Actor, label: str, about: str = "") -> bool:
+        """A process reached a point, with what it does there. Returns true if it has to stop, and raises `Died`."""
         ...
 
-    def disk_s(self) -> float:
+    def disk_s(self, about: str = "") -> float:
         """The duration of a write, in seconds."""
         ...
 
@@ -113,6 +114,21 @@ class Store(MemoryJournal):
         self.stored(write)
 
 
+def subject(given: object) -> str:
+    """The run and record, or the entry, of a call, where it names one: the same however many calls came before."""
+    match given:
+        case Write(lease=lease, rows=rows):
+            return f"{lease.run} {rows[0].seq if rows else 0}"
+        case Lease(run=run):
+            return run
+        case Post(stream=stream, key=key):
+            return f"{stream} {key}"
+        case str():
+            return given
+        case _:
+            return ""
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -145,11 +161,11 @@ class FaultyJournal(ABC):
         """The journal behind the fault points."""
 
     @abstractmethod
-    async def _reach(self, call: str, *, writing: bool = False) -> None:
+    async def _reach(self, call: str, about: str = "", *, writing: bool = False) -> None:
         """The call is on its way to the disk. Raises `JournalUnavailable` where it does not arrive."""
 
     @abstractmethod
-    async def _committed_point(self, call: str) -> None:
+    async def _committed_point(self, call: str, about: str) -> None:
         """The write is durable; the process does not know yet."""
 
     def _alive(self) -> None:
@@ -160,10 +176,11 @@ class FaultyJournal(ABC):
         self, call: str, *args: Any, writing: bool = False, committed: bool = False, **kwargs: Any
     ) -> Any:
         """The call of the stored journal, behind its fault points."""
-        await self._reach(call, writing=writing)
+        about = subject(args[0]) if args else ""
+        await self._reach(call, about, writing=writing)
         answer = await getattr(self._stored, call)(*args, **kwargs)
         if committed:
-            await self._committed_point(call)
+            await self._committed_point(call, about)
         return answer
 
     def mark(self) -> None:
@@ -265,20 +282,20 @@ class Disk(FaultyJournal):
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    async def _reach(self, call: str, *, writing: bool = False) -> None:
+    async def _reach(self, call: str, about: str = "", *, writing: bool = False) -> None:
         """The call is on its way to the disk. A write takes its time, and is a point where a fault may strike."""
         self._alive()
         if writing:
-            if self._world.point(self._actor, f"before {call}"):
+            if self._world.point(self._actor, f"before {call}", about):
                 await asyncio.sleep(0)
-            await asyncio.sleep(self._world.disk_s())
+            await asyncio.sleep(self._world.disk_s(f"{call} {about}"))
             self._alive()
         why = "the disk is broken" if self.broken else self._world.unreachable(self._actor, writing=writing)
         if why:
             raise JournalUnavailable(f"{call}: {why}", next_step="free the disk")
 
-    async def _committed_point(self, call: str) -> None:
-        if self._world.point(self._actor, f"after {call}"):
+    async def _committed_point(self, call: str, about: str) -> None:
+        if self._world.point(self._actor, f"after {call}", about):
             await asyncio.sleep(0)
 
     def _ride_later(self) -> None:
@@ -320,7 +337,8 @@ class Disk(FaultyJournal):
         store = self._world.store
         async with self._in_turn:
             self._kept += riding
-            await self._reach(call, writing=True)
+            about = subject(last or next(iter(self._kept), ""))
+            await self._reach(call, about, writing=True)
             kept, self._kept = self._kept, []
             for write in kept:
                 store.ride(write)
@@ -330,7 +348,7 @@ class Disk(FaultyJournal):
                 self._world.acknowledged(last)
             elif last is not None:
                 await store.flush(last)
-            await self._committed_point(call)
+            await self._committed_point(call, about)
 
 
 def _looked_at(committing: asyncio.Future[None]) -> None:

@@ -36,7 +36,7 @@ from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.journal.sqlite.opening import Parts
 from beforehand.testing.clock import EPOCH_MS
 from beforehand.testing.loop import Actor
-from beforehand.testing.world.disk import RIDE_S, FaultyJournal, Machine
+from beforehand.testing.world.disk import RIDE_S, FaultyJournal, Machine, subject
 
 ANCHOR_S: Final = 1.0
 
@@ -208,7 +208,8 @@ class Afterwards:
 
     def commit_soon(self) -> None:
         """Commit the queue after the time that the disk takes."""
-        asyncio.get_running_loop().call_later(self._world.disk_s(), self._commit)
+        first = next((item.write for item in self._committer.queue if item.write is not None), "")
+        asyncio.get_running_loop().call_later(self._world.disk_s(subject(first)), self._commit)
 
     def watch_rides(self) -> None:
         """Commit riding writes soon, unless another commit takes them first."""
@@ -296,34 +297,35 @@ class SqliteDisk(FaultyJournal):
         return await self._journal.fate(worker)
 
     async def append(self, write: Write) -> None:
-        await self._reach("append", writing=True)
+        about = subject(write)
+        await self._reach("append", about, writing=True)
         await self._journal.append(write)
         self._world.acknowledged(write)
-        await self._committed_point("append")
+        await self._committed_point("append", about)
 
     def ride(self, write: Write) -> None:
         self._alive()
         self._journal.ride(write)
 
     async def flush(self, lease: Lease) -> None:
-        await self._reach("flush", writing=True)
+        await self._reach("flush", lease.run, writing=True)
         await self._journal.flush(lease)
-        await self._committed_point("flush")
+        await self._committed_point("flush", lease.run)
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    async def _reach(self, call: str, *, writing: bool = False) -> None:
+    async def _reach(self, call: str, about: str = "", *, writing: bool = False) -> None:
         """The call begins. Nothing waits before it: writes are queued in the order in which they are requested."""
         self._alive()
         if writing:
-            self._world.point(self._actor, f"before {call}")
+            self._world.point(self._actor, f"before {call}", about)
         why = self._world.unreachable(self._actor, writing=False)
         if why:
             raise JournalUnavailable(f"{call}: {why}", next_step="wait until it is back")
 
-    async def _committed_point(self, call: str) -> None:
+    async def _committed_point(self, call: str, about: str) -> None:
         self._files.observe()
-        if self._world.point(self._actor, f"after {call}"):
+        if self._world.point(self._actor, f"after {call}", about):
             await asyncio.sleep(0)
 
     def _strain(self) -> int:

@@ -179,8 +179,9 @@ class Stage:
         """Pause; time jumps."""
         await asyncio.sleep(seconds)
 
-    def point(self, actor: Actor, label: str) -> bool:
+    def point(self, actor: Actor, label: str, about: str = "") -> bool:
         """A boundary of the run: its process dies here, if it is the chosen one."""
+        del about
         if not actor.alive:
             raise Died
         self.ended.boundaries.append(label)
@@ -199,8 +200,9 @@ class Stage:
         if self._actor is not None:
             self.point(self._actor, boundary)
 
-    def disk_s(self) -> float:
+    def disk_s(self, about: str = "") -> float:
         """A write takes a millisecond."""
+        del about
         return 0.001
 
     def unreachable(self, actor: Actor, *, writing: bool) -> str:
