@@ -45,6 +45,7 @@ DOORS: dict[tuple[str, str], str] = {
     ("beforehand.cli.apps", "beforehand.app"): "the command line runs agents as a user's program would",
     ("beforehand.cli.demo", "beforehand.demo"): "the demo is a command",
     ("beforehand.cli.trial", "beforehand.testing"): "trials are a command",
+    ("beforehand.cli.policy", "beforehand.testing"): "a dry run over the recorded past is a command",
     (
         "beforehand.hosts.starlette",
         "beforehand.app",

@@ -16,10 +16,10 @@ from beforehand.errors import UsageError
 from beforehand.inspect.text import count, duration
 from beforehand.model.policy import Policy, Rule
 from beforehand.people.policy.archive import Tried, cases_in, kept_policy, kept_versions, tried
-from beforehand.people.policy.backtest import Backtest, backtest_policy
 from beforehand.people.policy.judge import PolicyError
 from beforehand.people.policy.policy_files import load_policy
 from beforehand.policies import milliseconds
+from beforehand.testing.backtest import Backtest, backtest_policy
 
 _FILES: Final = {"show": 1, "check": 1, "test": 2, "dry-run": 1}
 _LISTED: Final = 20

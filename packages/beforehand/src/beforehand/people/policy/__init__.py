@@ -1,1 +1,1 @@
-"""Escalation policies: the versions in force, test cases, and a backtest over the recorded past."""
+"""Escalation policies: the versions in force, and test cases."""
