@@ -128,8 +128,8 @@ async def test_a_full_queue_and_one_that_is_drained_say_when_to_come_again(lab: 
 
 
 REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
-    "agent": ({"agent": "dsk"}, 404, "does not have the agent 'dsk'"),
-    "system agent": ({"agent": "beforehand:notify"}, 404, "does not have the agent"),
+    "agent": ({"agent": "dsk"}, 404, "has no agent 'dsk'"),
+    "system agent": ({"agent": "beforehand:notify"}, 404, "has no agent"),
     "queue": ({"queue": "mial"}, 422, "queue 'mial' does not exist"),
     "tenant": ({"tenant": "acne"}, 422, "tenant 'acne' does not exist"),
     "priority": ({"priority": 10}, 422, "priority=10 is not from -9 to 9"),
@@ -200,6 +200,9 @@ async def test_a_submitter_submits_and_sees_its_own_runs_and_nothing_else(lab: L
         for place in (f"{PLACE}/theirs", f"{PLACE}/theirs/timeline", f"{PLACE}/none", PLACE, "/api/v1/items"):
             assert (await client.get(place)).status_code == 403, place
         assert (await viewer.post(PLACE, json=TICKET)).status_code == 403, "to look is not to submit"
+        taken = await client.post(PLACE, json={**TICKET, "key": "theirs"})
+        assert taken.status_code == 409
+        assert "recorded" not in taken.text, "a key that is taken tells nothing of the run that has it"
         assert (await viewer.get(f"{PLACE}/theirs")).status_code == 200
 
 
