@@ -380,6 +380,36 @@ async def test_a_yes_to_a_plan_is_to_the_tools_that_were_shown(lab: Lab):
 
 
 @virtual
+async def test_a_yes_to_a_plan_is_good_for_one_send_of_each_call(lab: Lab):
+    @tool
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        raise TimeoutError("no answer")
+
+    @agent(run_id="p-{city}", tools=[pay])
+    async def desk(run: Run, city: str) -> Any:
+        steps = (PlanStep(id="w", primary=Call("pay", {"cents": 5})),)
+        return dict((await run.execute(Plan(goal="g", name="p", together=False, steps=steps), approve=True)).results)
+
+    async with lab.app(desk) as app:
+        found, service, paid = await asked(app, desk), app.service, "p-Rome/p/w/pay#1"
+        await service.approve(found.item, by="bea", shown=found.digest)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "Rome", by="ann")
+        for word in ("retry", "happened"):
+            with pytest.raises(UsageError, match="ann asked for run p-Rome"):
+                await service.resolve(paid, word, by="ann", evidence="the bank says so", result="paid")
+        await service.resolve(paid, "retry", by="bea", evidence="the bank says so")
+        with pytest.raises(RunSuspended, match="each order to send it again takes a yes of its own"):
+            await app.run(desk, "Rome", by="ann")
+        assert lab.sent == ["pay 5"]
+        await service.approve(paid, by="bea", shown=(await load_item(service.reader, paid)).digest)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "Rome", by="ann")
+        assert lab.sent == ["pay 5", "pay 5"]
+
+
+@virtual
 async def test_the_input_that_conditions_use_is_shown_and_another_one_is_another_question(lab: Lab):
     steps = (PlanStep(id="w", primary=Call("wire", {"cents": 5}), when="input.big"),)
 

@@ -129,13 +129,8 @@ async def find_permission(driver: OperationDriver) -> bool:
     operation = driver.operation
     if not driver.journaled or not _one_approval_suffices(driver):
         return False
-    if (
-        driver.found.other is not None
-        or operation.phase == "gated"
-        or operation.edits
-        or not operation.intent.executable
-        or operation.intent.asks_only
-    ):
+    as_called = operation.intent.executable and not operation.intent.asks_only and not operation.edits
+    if driver.found.other is not None or operation.phase == "gated" or not as_called:
         return False
     for permission in await standing_permissions(driver.log.process.journal):
         if (covering := _fitting(driver, permission)) is not None and await permission_use_post(

@@ -49,11 +49,12 @@ if TYPE_CHECKING:
 
 
 class CallMetadata(msgspec.Struct, frozen=True, gc=False):
-    """How sure its chooser is (0 to 1), what touched its arguments, and why it is sent again if anything is pending."""
+    """How sure its chooser is, what touched its arguments, why it is sent again, and if the yes to a plan covers it."""
 
     confidence: float | None = None
     taint: str = ""
     again: str = ""
+    covered: bool = False
 
 
 NO_METADATA: Final = CallMetadata()
@@ -549,4 +550,6 @@ async def read_messages(scope: Scope) -> Messages:
 def with_metadata(scope: Scope, intent: r.Intent, about: CallMetadata) -> r.Intent:
     """The intent with this metadata. The default confidence is that of the preceding decision in the branch."""
     sure = scope.host.sure if about.confidence is None else about.confidence
-    return msgspec.structs.replace(intent, confidence=sure, taint=about.taint, again=about.again)
+    return msgspec.structs.replace(
+        intent, confidence=sure, taint=about.taint, again=about.again, covered=about.covered
+    )  # fmt: skip

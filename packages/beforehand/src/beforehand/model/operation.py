@@ -330,7 +330,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     def needed_yes(self) -> bool:
         """True if a person, or a standing permission, allowed it: who says what happened needs the same rights."""
         approval = self.approval
-        return bool(approval.approved_digest or approval.permission or approval.orders)
+        return bool(approval.approved_digest or approval.permission or approval.orders or self.intent.covered)
 
     @property
     def can_conflict(self) -> bool:

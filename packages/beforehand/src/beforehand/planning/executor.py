@@ -341,6 +341,9 @@ class PlanExecution:
         unknown = self._approved and any(references(call.arguments))
         if tool.contract.effect == "write" and (asks or unknown):
             tool = tool.asking("" if asks else call.within)
+        if self._approved and tool.contract.effect == "write":
+            tool = tool.options()
+            tool.about = msgspec.structs.replace(tool.about, covered=True)
         return tool, self._arguments(tool, call)
 
     def _arguments(self, tool: AnyTool, call: Call) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     late: bool = False  # only a host's code has the tool's body: the record alone never sends it
     price: str = ""  # what the tool declares that one call costs, with the currency
     asks_only: bool = False  # a yes is all that is asked for: nothing is ever sent
+    covered: bool = False  # the yes to its plan covers it: a further send takes another yes
 
     @property
     def can_conflict(self) -> bool:
