@@ -410,6 +410,29 @@ async def test_a_yes_to_a_plan_is_good_for_one_send_of_each_call(lab: Lab):
 
 
 @virtual
+async def test_who_counts_the_calls_of_a_plan_that_are_alike_counts_for_all_of_them(lab: Lab):
+    @tool
+    async def pay(cents: int) -> str:
+        raise TimeoutError("no answer")
+
+    @agent(run_id="p-{city}", tools=[pay])
+    async def desk(run: Run, city: str) -> Any:
+        steps = tuple(PlanStep(id=name, primary=Call("pay", {"cents": 5})) for name in "ab")
+        return dict((await run.execute(Plan(goal="g", name="p", together=False, steps=steps), approve=True)).results)
+
+    async with lab.app(desk) as app:
+        found, service = await asked(app, desk), app.service
+        await service.approve(found.item, by="bea", shown=found.digest)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "Rome", by="ann")
+        twin = await load_item(service.reader, "p-Rome/p/a/pay#1")
+        counted = a.HappenedTimes(1, "retry", "the bank says so", "paid")
+        assert not (await a.answer(service, twin, counted, by="bea", shown=twin.digest)).note
+        with pytest.raises(RunSuspended, match="each order to send it again takes a yes of its own"):
+            await app.run(desk, "Rome", by="ann")
+
+
+@virtual
 async def test_the_input_that_conditions_use_is_shown_and_another_one_is_another_question(lab: Lab):
     steps = (PlanStep(id="w", primary=Call("wire", {"cents": 5}), when="input.big"),)
 

@@ -595,7 +595,7 @@ class RunHistory:
             self.shared = SharedUse()
         if type(record) in _FROM_PEOPLE:
             self._hear(record)
-        if before is None and (operation.intent.completes or self.messages is not None):
+        if before is None and (operation.intent.completes or operation.intent.covered or self.messages is not None):
             self._begin(operation)
         elif self.messages is not None and type(record) is r.AttemptEnded and record.end.code == WITHHELD:
             self.messages.withhold(operation)
@@ -625,6 +625,8 @@ class RunHistory:
         """The first record of an operation that is a part of another, or that a message may block."""
         if operation.intent.completes:
             self.partial[operation.intent.completes] = None
+        if operation.intent.covered:  # no question of its own says what its caller had heard before it
+            self.lifecycle.heard_before.setdefault(operation.step, len(self.lifecycle.voices))
         if self.messages is not None:
             self.messages.begin(operation)
 
