@@ -224,6 +224,50 @@ async def test_a_raise_wakes_what_waits_for_it_whatever_else_is_spent(lab: Lab, 
     check_sums(lab)
 
 
+# --- the end of a run --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", ["fails", "returns", "is cancelled", "is suspended", "is taken over"])
+@virtual
+async def test_a_call_in_flight_keeps_nothing_reserved_however_its_run_ends(lab: Lab, ends: str):
+    """It counts as used once, and the rest of the day is for others."""
+
+    async def ask(name: str) -> dict[str, Any]:
+        lab.sent.append(name)
+        await asyncio.sleep(3600 if name == "slow" else 0)
+        return reply(1)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        asked = asyncio.create_task(run.decide(ask, name))
+        await asyncio.sleep(1)
+        if ends == "fails" and name == "slow":
+            raise ValueError("no more")
+        if ends == "returns":
+            return name
+        if ends == "is suspended":
+            asked.cancel()
+            await run.sleep(timedelta(hours=5))
+        await asked
+        return name
+
+    async with lab.app(desk, queues=limits(model_calls=2, tokens=10**6)) as app:
+        task = app.start(desk, "slow")
+        await lab.pass_time(seconds=3)
+        if ends == "is cancelled":
+            await app.service.cancel("r-slow", by="eve")
+            await lab.pass_time(seconds=20)
+        if ends == "is taken over":
+            await lab.bury(app, lab.processes[-1])
+    if ends == "is taken over":
+        async with lab.app(desk, recover=True):
+            await lab.pass_time(seconds=30)
+    del task
+    assert counted(lab)["support", "model_calls"] == (2 if ends == "is taken over" else 1, 0)
+    assert all(not reserved for _, reserved in counted(lab).values())
+    check_sums(lab)
+
+
 # --- the first child -------------------------------------------------------------------------------------------------
 
 

@@ -10,11 +10,12 @@ from functools import partial
 import pytest
 
 from beforehand import Key, NotSent, Run, agent, tool
+from beforehand.engine.call_limits import RecordedLimits
 from beforehand.errors import ModelError
-from beforehand.journal.port import Permit, PermitAnswer, PermitRequest, Worker
+from beforehand.journal.port import Permit, PermitAnswer, PermitRequest, Post, Worker
 from beforehand.model.usage import Usage
 from beforehand.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ModelLimit, ServiceLimit
-from beforehand.queues.limits import DeclaredLimits, TenantLimits
+from beforehand.queues.limits import STREAM, DeclaredLimits, TenantLimits
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_call_limits import Service, charging, known_to_all, limit
 from tests.unit.engine.test_model_limits import Reply
@@ -86,6 +87,41 @@ async def test_what_a_call_did_not_use_is_given_back_while_calls_have_been_due_s
     await lab.journal.release(first, {"mail": used})
     (state,) = (await permit(lab, CallLimit(rate="1/second"))).limits
     assert state.wait_ms == (waits_s or 1) * 1000, "a call that is granted is the next one's wait"
+
+
+@pytest.mark.parametrize("under_way", [0, 1, 2, 3])
+@pytest.mark.parametrize("asked_s", [0, 7])
+@pytest.mark.parametrize(
+    "declared",
+    [
+        CallLimit(at_once=1), CallLimit(at_once=2), CallLimit(at_once=3), CallLimit(rate="1/second"),
+        CallLimit(rate="1/second", burst=2), CallLimit(at_once=3, rate="1/minute", burst=2),
+    ],
+    ids=str,
+)  # fmt: skip
+@virtual
+async def test_a_reader_waits_where_the_journal_would_refuse_and_for_as_long(
+    lab: Lab, declared: CallLimit, asked_s: int, under_way: int
+):
+    """`beforehand why` tells whether a call may begin: the journal has to give the same answer to the call itself."""
+    await lab.journal.open()
+    await lab.journal.beat(Worker("w"), 10**9)
+    limits = DeclaredLimits(tools={"mail": declared})
+    entry = await lab.journal.post(Post(STREAM, "", b""))
+
+    def request(number: int) -> PermitRequest:
+        return PermitRequest(Permit("w", number), limits.of_call(LimitedCall("mail")), entry.id, 600_000)
+
+    given = sum([(await lab.journal.permit(request(number))).granted for number in range(under_way)])
+    if asked_s:
+        await lab.journal.slow(["tool mail"], asked_s * 1000)
+    uses, now = await lab.journal.permits(), lab.journal.now()
+    wait = RecordedLimits(limits, uses, now, poll_ms=250).wait(LimitedCall("mail"), "r/mail#1")
+    answer = await lab.journal.permit(request(99))
+    assert answer.granted == (wait is None), f"{given} of {under_way} under way"
+    if wait is not None:
+        (state,) = answer.limits
+        assert wait.ms == max(state.wait_ms, 250 if state.full else 0)
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["in the same process", "in another process"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from beforehand import Natural, Operation, Run, RunSuspended, agent, tool
+from beforehand.engine.shared_budgets import is_spent, uses_now
 from beforehand.errors import BudgetExceeded, JournalUnavailable, RunStopped
 from beforehand.journal.port import BudgetUse, Write
 from beforehand.model import records as r
@@ -301,6 +303,26 @@ async def test_a_day_ends_at_the_midnight_of_its_zone(lab: Lab, zone: str):
         assert len(lab.sent) == 2
     assert len({use.period for use in lab.journal._uses.values()}) == 2
     check_sums(lab)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
+@virtual
+async def test_what_is_shown_of_a_day_is_what_the_calls_of_that_day_were_charged(lab: Lab, zone: str):
+    """The day is that of the budget's zone, for the calls and for every view of them."""
+    desk, declared = asking(lab, calls=2), limits(model_calls=2, zone=zone)
+    async with lab.app(desk, queues=declared) as app:
+        asked_ms = lab.clock.wall_ms()
+        await app.run(desk, "ann")
+
+    def date(at_ms: int) -> str:
+        return datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).date().isoformat()
+
+    for hour in range(-30, 31):
+        then = asked_ms + hour * 3_600_000
+        uses, same = (await uses_now(lab.journal, declared, then))["support"], date(then) == date(asked_ms)
+        assert {use.limit: use.used for use in uses}["model_calls"] == (2 if same else 0), hour
+        assert {use.period for use in uses} == {date(then)}
+        assert is_spent(declared.budgets["support"], uses) == same
 
 
 def refused_once(lab: Lab, used: dict[str, int], fails: tuple[str, ...], long: dict[str, int]) -> Any:

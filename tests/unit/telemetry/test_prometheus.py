@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from beforehand import Beforehand, Run, RunSuspended, agent, tool
+from beforehand import Beforehand, Natural, Run, RunSuspended, agent, tool
 from beforehand.engine.queueing import take_slots
 from beforehand.errors import DecisionFailed, ModelError, UsageError
 from beforehand.model.usage import Usage
-from beforehand.policies import Budget, Retry
+from beforehand.policies import Budget, Retry, RunBudget
 from beforehand.queues.limits import DeclaredLimits, QueueLimits, SharedBudget
 from beforehand.telemetry import following, metrics_server
 from beforehand.telemetry import prometheus as prometheus_module
@@ -21,7 +21,8 @@ from beforehand.telemetry.metrics_server import host_and_port, serving
 from beforehand.telemetry.prometheus import MOST, Prometheus
 from beforehand.telemetry.spans import SpanValue
 from tests.tidy.tree import ROOT
-from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.lab import DAYS, Lab, virtual
+from tests.unit.engine.test_money_budgets import summed
 from tests.unit.telemetry.test_opentelemetry import Answer, patient, shop, trying
 from tests.unit.telemetry.tracing import Traced, text
 
@@ -137,6 +138,9 @@ CALLS = (("unknown", "failed"), ("large-1", "answered"))
 """The models and ends under which calls are counted here. One that was not answered names no model."""
 
 
+SIDES = ("input", "output")
+
+
 def ends_as(*ends: Exception | str):
     """An agent that asks a model whose calls end so, one after the other."""
     left = list(ends)
@@ -192,6 +196,42 @@ async def test_each_call_of_a_model_is_traced_and_counted_by_its_end(
     assert [span.status.is_ok for span in spans] == [error is None for error in errors]
     counted = {end: found.get(("beforehand_model_calls_total", frozenset({of, end})), 0) for of, end in CALLS}
     assert counted == {"failed": sum(map(bool, errors)), "answered": errors.count(None)}
+
+
+def rejected(tokens: int) -> ModelError:
+    """The error of a client that could not use an answer, which has been paid for all the same."""
+    error = ModelError("malformed", code="malformed")
+    error.reply = Answer("?", Usage(input_tokens=tokens, output_tokens=1, model="large-1"))
+    return error
+
+
+@pytest.mark.parametrize("budget", [None, RunBudget(tokens=10**6)], ids=["no budget", "budget"])
+@pytest.mark.parametrize(
+    ("ends", "tokens"),
+    [
+        (["answer"], 42),
+        ([rejected(7), "answer"], 50),
+        ([rejected(7), rejected(8)], 17),
+        ([ModelError("busy", code="rate_limited"), "answer"], 42),
+        ([OSError("reset"), rejected(7)], 8),
+    ],
+    ids=str,
+)
+@virtual
+async def test_the_tokens_of_each_call_are_counted_once_wherever_they_are_shown(
+    lab: Lab, ends: list[Exception | str], tokens: int, budget: RunBudget | None
+):
+    """Spans, both metrics and the costs agree, also about calls whose answer was not used."""
+    desk, traced, measured = ends_as(*ends), Traced(), Prometheus()
+    async with lab.app(desk, telemetry=[traced.follower(), measured]) as app:
+        await app.run(desk, "ann", budget=budget)
+        await lab.pass_time(seconds=1)
+        found, total = values(await measured.scrape(app.engine)), await summed(app)
+    used = [text(span, f"gen_ai.usage.{side}_tokens") or 0 for span in traced.spans("chat") for side in SIDES]
+    assert sum(used) == tokens
+    assert sum(point.sum for point in traced.points()["gen_ai.client.token.usage"]) == tokens
+    assert sum(found["beforehand_model_tokens_total", "large-1", side] for side in SIDES) == tokens
+    assert total.tokens == tokens
 
 
 @virtual
@@ -256,6 +296,35 @@ async def test_the_oldest_of_what_waits_for_people_is_shown(lab: Lab):
     assert found["beforehand_people_waiting", "question"] == 2
     assert found["beforehand_people_oldest_seconds", "question"] == pytest.approx(1200, abs=5)
     assert found["beforehand_people_waiting", "review"] == found["beforehand_people_oldest_seconds", "review"] == 0
+
+
+@pytest.mark.parametrize("first", ["question", "approval"])
+@pytest.mark.parametrize("then", ["question", "approval"])
+@virtual
+async def test_what_a_run_asks_later_makes_its_earlier_questions_no_younger(lab: Lab, first: str, then: str):
+    """A branch asks a person, and another one of the same run does so half an hour later."""
+
+    @tool(gate="true", idempotency=Natural())
+    async def pay(name: str) -> str:
+        return name
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> None:
+        async def asks(kind: str, minutes: int) -> None:
+            await run.sleep(timedelta(minutes=minutes))
+            await (run.ask("may I?", returns=str) if kind == "question" else pay(kind))
+
+        await run.gather(asks(first, 0), asks(then, 30))
+
+    measured = Prometheus()
+    async with lab.app(desk, telemetry=measured, recover=True, **DAYS) as app:
+        app.start(desk, "ann")
+        await lab.pass_time(minutes=50)
+        found = values(await measured.scrape(app.engine))
+    begun = {kind: [age for one, age in ((first, 3000), (then, 1200)) if one == kind] for kind in (first, then)}
+    for kind, ages in begun.items():
+        assert found["beforehand_people_waiting", kind] == len(ages)
+        assert found["beforehand_people_oldest_seconds", kind] == pytest.approx(ages[0], abs=70)
 
 
 @virtual
