@@ -6,6 +6,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from beforehand.queues.choose import Candidate, Lane, Snapshot, choose
 from beforehand.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
@@ -97,6 +98,31 @@ def test_no_slot_stays_empty_while_a_run_may_have_it(declared, snapshot):
 def test_what_starts_does_not_depend_on_the_order_of_the_lanes(declared, snapshot, room):
     other = Snapshot(snapshot.lanes[::-1], snapshot.driven, snapshot.holders, snapshot.served_ms)
     assert choose(declared, snapshot, room).start == choose(declared, other, room).start
+
+
+def after(snapshot: Snapshot, row: int, behind: tuple[int, ...]) -> Snapshot:
+    """The snapshot of the next look, once this run was started and those were set aside."""
+    lane, candidate = runs_of(snapshot)[row]
+    left = tuple(
+        replace(one, waiting=tuple(w for w in one.waiting if w.row not in (row, *behind))) for one in snapshot.lanes
+    )
+    place, key = (lane.queue, lane.agent, lane.tenant), (lane.queue, candidate.key)
+    driven, holders = Counter(snapshot.driven), Counter(snapshot.holders)
+    driven[place] += 1
+    holders[key] += bool(candidate.key)
+    now = max(snapshot.served_ms.values(), default=0) + 1
+    return Snapshot(left, driven, holders, {**snapshot.served_ms, (lane.queue, lane.tenant): now})
+
+
+@given(limits, snapshots(), st.integers(0, 12))
+def test_slots_given_in_one_look_are_those_that_as_many_looks_give(declared, snapshot, room):
+    """So how many a worker takes at once changes no share."""
+    found: list[int] = []
+    seen = snapshot
+    while len(found) < room and (one := choose(declared, seen, 1)).start:
+        found += one.start
+        seen = after(seen, one.start[0], one.behind)
+    assert list(choose(declared, snapshot, room).start) == found
 
 
 @given(st.integers(1, 6), st.integers(0, 8), st.integers(0, 3), st.sampled_from([LOWEST, 0]))
