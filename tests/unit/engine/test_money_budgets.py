@@ -265,6 +265,42 @@ async def test_calls_at_once_stop_at_what_is_used_and_reserved(lab: Lab):
     assert used == in_flight * BILLION // 10, "only the calls in flight exceed the limit"
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+@pytest.mark.parametrize("measure", [{"cost": "1 EUR"}, {"tokens": 1000}], ids=str)
+@pytest.mark.parametrize(
+    ("before", "begin"), [((100,), 9), ((300, 10), 3), ((10, 300), 3), ((100, 900), 0), ((), 20)], ids=str
+)
+@virtual
+async def test_calls_at_once_reserve_as_much_as_the_largest_one_before(
+    lab: Lab, before: tuple[int, ...], begin: int, measure: dict[str, Any], shared: bool
+):
+    """What a question alone says of its answer is little: so many calls begin as there is room for."""
+    begun: list[str] = []
+
+    async def ask(question: str) -> dict[str, Any]:
+        tokens = 0
+        if question in map(str, before):
+            tokens = int(question)
+        else:
+            begun.append(question)
+            await asyncio.sleep(3600)
+        return {"usage": {"input_tokens": 1, "output_tokens": tokens, "model": "large"}}
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        asking = run.options(model="large")
+        for tokens in before:
+            await asking.decide(ask, str(tokens))
+        await run.gather(*(asking.decide(ask, "abcdefghijklmnopqrst"[number]) for number in range(20)))
+
+    declared = DeclaredLimits(budgets={"all": SharedBudget(**measure)}) if shared else None
+    prices = declared_prices({"models": {"large": {"input": 1, "output": 1000}}, "currency": "EUR"}, "prices.yaml")
+    async with lab.app(desk, prices=prices, queues=declared) as app:
+        app.start(desk, "ann", budget=None if shared else RunBudget(**measure))
+        await lab.pass_time(seconds=0.9)
+        assert len(begun) == begin
+
+
 @virtual
 async def test_a_run_without_a_budget_in_a_currency_never_asks_for_a_price(lab: Lab):
     class Asked:
