@@ -314,6 +314,27 @@ async def test_nested_limits_that_end_while_a_transaction_closes(lab: Lab, close
     assert told[-1] == "call"
 
 
+@pytest.mark.parametrize("takes", [0, 1.5, 2.5])
+@virtual
+async def test_a_limit_that_ends_while_a_commit_becomes_durable(lab: Lab, takes: float):
+    """The call, and then the end of the limit, wait for their turn behind a pause of another task."""
+
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        async def short() -> None:
+            try:
+                async with run.timeout(seconds(5)), run.transaction("trip"):
+                    await office.book("flight", takes)
+            except (TimeoutError, TransactionAborted) as error:
+                told.append(type(error).__name__)
+
+        await run.gather(run.sleep(seconds(3.5)), short())
+        told.append(await office.book("call"))
+
+    lab.lag_s = 2.0
+    assert (await told_twice(lab, body, Office(lab)))[-1] == "call"
+    assert lab.of("r-ann", r.RunCompleted)
+
+
 @pytest.mark.parametrize("ends", ["commits", "aborts", "in time"])
 @virtual
 async def test_a_transaction_ends_after_an_inner_one_that_its_caller_left(lab: Lab, ends: str):
@@ -373,6 +394,34 @@ async def test_a_process_dies_around_a_limit_that_ends_while_a_transaction_close
         assert await app.run(desk, "ann") == "done"
     assert told[0] == told[1][: len(told[0])]
     assert lab.of("r-ann", r.RunCompleted)
+
+
+@virtual
+async def test_a_limit_that_is_over_ends_its_body_on_a_replay_whose_journal_is_slow(lab: Lab):
+    """Its end is recorded behind the end of a pause, and so comes later than a replay waits for a cancellation."""
+    office = Office(lab)
+
+    @agent(run_id="r-{name}", tools=office.tools)
+    async def desk(run: Run, name: str) -> str:
+        async def short() -> str:
+            try:
+                async with run.timeout(seconds(5)):
+                    return await office.look("seen", 60)
+            except TimeoutError:
+                return "over"
+
+        _, told = await run.gather(run.sleep(seconds(4)), short())
+        return told
+
+    async with lab.app(desk) as app:
+        running = asyncio.create_task(app.run(desk, "ann"))
+        await lab.pass_time(seconds=2)
+        await lab.bury(app, lab.processes[-1])
+        running.cancel()
+    await lab.pass_time(minutes=1)
+    lab.lag_s = 15.0
+    async with lab.app(desk, lease_ms=600_000) as app:
+        assert await app.run(desk, "ann") == "over"
 
 
 @virtual

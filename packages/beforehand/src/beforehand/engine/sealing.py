@@ -150,21 +150,21 @@ async def take_answer(scope: Scope, step: str) -> None:
 async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:
     """Detach from the step if its branch is in the body of the limit; a branch that the body began may outlive it."""
     if limit in scope.host.limits:
-        await replay_detachment(scope, step)
-    pause = Pause("left", step, scope.active.process.environment.clock.wall_ms())
-    await scope.active.waiters.wait(scope, limit.outlived, pause)
+        await replay_detachment(scope, step, limit.name)
+    await scope.active.waiters.wait(scope, limit.outlived, Pause("left", step, scope.active.process.wall_ms()))
 
 
-async def replay_detachment(scope: Scope, step: str) -> None:
+async def replay_detachment(scope: Scope, step: str, limit: str = "") -> None:
     """Cancel the caller at the recorded point.
 
     What cancelled it before comes in its turn: a time limit, or the failure of another branch. If nothing comes for a
-    while, the caller is cancelled directly.
+    while, the caller is cancelled directly. Where the journal is slow, the turn of a `limit` comes later than that.
     """
-    active = scope.active
+    active, process = scope.active, scope.active.process
     active.replay.begun.discard(step)
-    pause = Pause("left", step, active.process.environment.clock.wall_ms())
-    await active.waiters.wait_ms(scope, active.process.settings.patience_ms, pause)
+    for turn in dict.fromkeys(("", limit)):
+        await active.replay.reach_turn(scope, turn)
+        await active.waiters.wait_ms(scope, process.settings.patience_ms, Pause("left", step, process.wall_ms()))
     raise asyncio.CancelledError(f"the caller of {step} was cancelled here before")
 
 

@@ -84,7 +84,8 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     if error is None and history.messages is not None:
         error = await interruption_before_commit(section, name, sends=state.phase == "open" and _sends(section, name))
     if state.phase == "open":
-        await _close(section, name, error)
+        with _leaving(active, name):
+            await _close(section, name, error)
     elif error is not None and not state.backward:
         active.replay.diverge(f"the transaction {name} was committed, and its body raised {describe(error)}")
     await _await_end(section, name)
@@ -117,8 +118,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
         start_closing(active, name)
         return
     if active.replay.catching_up:
-        with _leaving(active, name):
-            await active.replay.catch_up(section, exit_of(name))
+        await active.replay.catch_up(section, exit_of(name))
         if active.history.boundaries.by_name[name].phase != "open":
             return  # a person called it off meanwhile
     outer = [one for one in around(name, active.history.boundaries.by_name) if not one.over]
