@@ -335,6 +335,27 @@ async def test_a_limit_that_ends_while_a_commit_becomes_durable(lab: Lab, takes:
     assert lab.of("r-ann", r.RunCompleted)
 
 
+@pytest.mark.parametrize("reads", [False, True])
+@virtual
+async def test_a_step_that_a_failing_part_cancelled_is_cancelled_again_in_a_committed_transaction(
+    lab: Lab, reads: bool
+):
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        async def fails() -> None:
+            await run.sleep(seconds(5))
+            raise KeyError("the other part")
+
+        async with run.transaction("trip"):
+            await office.book("flight")
+            try:
+                await run.gather(office.look("seen", 60) if reads else run.sleep(seconds(20)), fails())
+            except KeyError as error:
+                told.append(str(error))
+        told.append(await office.book("call"))
+
+    assert (await told_twice(lab, body, Office(lab)))[-1] == "call"
+
+
 @pytest.mark.parametrize("ends", ["commits", "aborts", "in time"])
 @virtual
 async def test_a_transaction_ends_after_an_inner_one_that_its_caller_left(lab: Lab, ends: str):

@@ -205,7 +205,7 @@ async def may_begin(scope: Scope, step: str, *, writes: bool = False) -> None:
     for boundary in around(step, active.history.boundaries.by_name):
         if boundary.backward:
             raise await aborted(scope, boundary)
-        if boundary.phase != "open":
+        if boundary.phase != "open" and not active.replay.receiving:  # until then it may be cancelled again
             active.replay.diverge(f"{step} begins in the transaction {boundary.name}, which was committed")
     replay = active.replay
     if replay.receiving or (writes and replay.catching_up):
