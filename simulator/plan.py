@@ -7,6 +7,7 @@ rest still means something: that is how a failing plan is made small.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -30,6 +31,9 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 PARTS: Final = ("seat", "room", "gift", "both", "post", "send")
 """What a trip may be made of: see `trips.py`. In some there is a `guide` besides."""
+
+BODY: Final = 31
+"""From this group on, steps are taken in tasks beside the body, which takes the last one of its group itself."""
 
 
 EXTRAS: Final = ("sign", "think", "hurry")
@@ -110,9 +114,10 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`, as one of the kind `insist` does
     before it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says
     which. One of the kind `limit` does its `parts` within `ms`, and those of its `way_out` where the time ends
-    first. One of the kind `host` calls an agent framework, whose model chooses the calls of each of its `turns`.
-    One of the kind `family` starts its `children`, and then joins those that are to be joined. One of the kind
-    `query` asks the models of its `route`; without one, a model that has no name.
+    first; where it `fails`, another part of a gather fails then, in place of the limit. A trip and a limit also do
+    the steps `inside` them. One of the kind `host` calls an agent framework, whose model chooses the calls of each
+    of its `turns`. One of the kind `family` starts its `children`, and then joins those that are to be joined. One of
+    the kind `query` asks the models of its `route`; without one, a model that has no name.
     """
 
     kind: str
@@ -121,6 +126,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     by_model: bool = False
     parts: tuple[str, ...] = ()
     way_out: tuple[str, ...] = ()
+    inside: tuple[Step, ...] = ()
     fails: bool = False
     acts: tuple[Act, ...] = ()
     together: bool = False
@@ -129,6 +135,12 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     turns: tuple[tuple[HostCall, ...], ...] = ()
     children: tuple[ChildPlan, ...] = ()
     route: str = ""
+
+    def all(self) -> Iterator[Step]:
+        """Yield the step and those inside it."""
+        yield self
+        for one in self.inside:
+            yield from one.all()
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -260,7 +272,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def has_families(self) -> bool:
         """Whether some runs start others."""
-        return any(step.children for script in self.scripts for step in script.steps)
+        return any(one.children for script in self.scripts for step in script.steps for one in step.all())
 
     def expected(self) -> tuple[Script, ...]:
         """The scripts that are started or submitted."""

@@ -22,7 +22,7 @@ from simulator.agents import budgets, deferred, families, hosts, people, plans, 
 from simulator.agents.tools import standard_tools
 from simulator.agents.transactions import make_trip, name_of
 from simulator.checkers.records import PLACE
-from simulator.plan import Script, Step
+from simulator.plan import BODY, Script, Step
 
 if TYPE_CHECKING:
     from simulator.processes.worker import Life
@@ -102,18 +102,29 @@ async def perform(run: Run, tools: Mapping[str, Tool[Any, Any]], script: Script)
     execution = replays.begin()
     for number, group in enumerate(_groups(script.steps)):
         PLACE.set((run.id, number))
-        if len(group) == 1:
-            news = [await _perform(run, tools, group[0], ears)]
-        else:
-            branches = ears.branches(len(group))
-            steps = zip(group, branches, strict=True)
-            news = [*await run.gather(*(_perform(run, tools, step, own) for step, own in steps))]
-            ears.join(branches)
+        news = await _together(run, tools, group, ears)
         owned = checker.owned(run.id, run.scope().active.lease.token)
         if not checker.hosts.forgot(run.id):
             replays.told(life.actor, execution, (run.id, number), news, owned=owned)
         told += news
     return told
+
+
+async def _together(run: Run, tools: Any, group: list[Step], ears: Ears) -> list[str]:
+    """Take the steps of one group: alone, in branches, or in tasks beside the body, which takes the last one itself."""
+    if len(group) == 1:
+        return [await _perform(run, tools, group[0], ears)]
+    branches = ears.branches(len(group))
+    taken = [_perform(run, tools, step, own) for step, own in zip(group, branches, strict=True)]
+    if group[0].group < BODY:
+        news = [*await run.gather(*taken)]
+    else:
+        async with run.task_group() as beside:
+            others = [beside.create_task(one) for one in taken[:-1]]
+            last = await taken[-1]
+        news = [*(one.result() for one in others), last]
+    ears.join(branches)
+    return news
 
 
 async def _pass_on(run: Run, step: Step, ears: Ears) -> str:
@@ -143,7 +154,8 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
     checker = LIFE.get().world.checker
     match step.kind:
         case "trip":
-            text, gone = await make_trip(run, tools, step, lambda outcome: _told(outcome, ears))
+            inside = functools.partial(_inside, run, tools, step, ears)
+            text, gone = await make_trip(run, tools, step, lambda outcome: _told(outcome, ears), inside)
             checker.trips.told(LIFE.get().actor, text, gone, ended=operation_id(run.id, name_of(step)))
             return _called_off(text, gone, ears)
         case "think":
@@ -242,17 +254,40 @@ async def _limited(run: Run, tools: Any, step: Step, ears: Ears) -> str:
     """Do something under a time limit: where that ends first, a call goes on without its caller."""
     life, done = LIFE.get(), list[str]()
     parts, ms = (step.parts, step.ms) if step.kind == "limit" else (("mail",), HURRY_MS)
-    try:
-        async with run.timeout(timedelta(milliseconds=ms)), _on_the_way_out(run, tools, step, done, ears):
+
+    async def body() -> None:
+        async with _on_the_way_out(run, tools, step, done, ears):
             for number, part in enumerate(parts):
                 thing = step.thing if len(parts) == 1 else f"{step.thing}.{number}"
                 done.append(await _in_time(run, tools, step, part, thing, ears))
-    except TimeoutError:
+            done.extend(await _inside(run, tools, step, ears))
+
+    try:
+        if step.fails:
+            await run.gather(body(), _fail_after(run, ms))
+        else:
+            async with run.timeout(timedelta(milliseconds=ms)):
+                await body()
+    except (TimeoutError, PartFailed):
         life.world.tell(life.actor, f"waits no longer for {step.thing}")
         life.world.reach.endings["time limit: over"] += 1
         return f"{step.kind} {step.thing}: gave up after {', '.join(done)}"
     life.world.reach.endings["time limit: kept"] += 1
     return f"{step.kind} {step.thing}: {', '.join(done)}"
+
+
+class PartFailed(Exception):
+    """The plan lets this part of a gather fail."""
+
+
+async def _fail_after(run: Run, ms: int) -> None:
+    await run.sleep(timedelta(milliseconds=ms))
+    raise PartFailed
+
+
+async def _inside(run: Run, tools: Any, step: Step, ears: Ears) -> list[str]:
+    """Take the steps inside of this one."""
+    return [news for group in _groups(step.inside) for news in await _together(run, tools, group, ears)]
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -16,7 +16,9 @@ from beforehand.model.view import Operation
 from simulator.agents.tools import ANSWERS, NETWORK, verdict, write
 from simulator.plan import Step
 
-UNDOES: Final[Mapping[str, str]] = {"seat": "unseat", "room": "leave", "gift": "gift_back", "guide": "unguide"}
+UNDOES: Final[Mapping[str, str]] = {
+    "seat": "unseat", "room": "leave", "gift": "gift_back", "guide": "unguide", "berth": "unberth",
+}  # fmt: skip
 """The service that compensates each service."""
 
 CONFIRMS: Final[Mapping[str, str]] = {"room": "take"}
@@ -30,7 +32,7 @@ class TripFailed(Exception):
 
 def trip_tools() -> Iterable[Tool[Any, Any]]:
     """What a trip is made of."""
-    return (*_compensated(), *_blunt(), *_held())
+    return (*_compensated(), *_found_again(), *_blunt(), *_held())
 
 
 def _compensated() -> Iterable[Tool[Any, Any]]:
@@ -78,6 +80,26 @@ def _compensated() -> Iterable[Tool[Any, Any]]:
     return seat, room, gift
 
 
+def _found_again() -> Iterable[Tool[Any, Any]]:
+    """A keyed write that can be read back, and is compensated."""
+
+    @tool(idempotency=Key.forever(), **ANSWERS)
+    async def berth(thing: str) -> str:
+        return await write("berth", keyed=True, thing=thing)
+
+    @berth.verify(settle_window=timedelta(seconds=20), every=timedelta(seconds=5))
+    async def berth_is_there(operation: Operation[str]) -> Verdict[str]:
+        return verdict(await NETWORK.get().find("berth", key=operation.key))
+
+    @berth.compensate(restores=True)
+    @tool(idempotency=Natural(within=DAY), **ANSWERS)
+    async def unberth(operation: Operation[str], thing: str) -> str:
+        return await write("unberth", thing=thing, value=f"empty again by {operation.id}")
+
+    del berth_is_there, unberth
+    return (berth,)
+
+
 def _blunt() -> Iterable[Tool[Any, Any]]:
     """A plain write with a plain compensation: only a person can tell what became of either."""
 
@@ -115,16 +137,23 @@ def name_of(step: Step) -> str:
 
 
 async def make_trip(
-    run: Run, tools: Mapping[str, Tool[Any, Any]], step: Step, told: Callable[[Outcome[Any]], object]
+    run: Run,
+    tools: Mapping[str, Tool[Any, Any]],
+    step: Step,
+    told: Callable[[Outcome[Any]], object],
+    inside: Callable[[], Awaitable[object]],
 ) -> tuple[str, TransactionAborted | None]:
-    """Perform the parts of one trip inside a transaction. What came of it, and the error that called it off.
+    """Perform the parts of one trip, and what is `inside` it, in a transaction.
 
-    `told` hears what became of a guide.
+    Returns what came of it, and the error that called it off. `told` hears what became of a guide.
     """
     held: list[Held[Any]] = []
     try:
         async with run.transaction(name_of(step)) as boundary:
             await _travel(run, boundary, tools, step, held, told)
+            await inside()
+            if step.fails:
+                raise TripFailed(step.thing)
     except TransactionAborted as gone:
         return f"trip {step.thing} aborted: {sorted(gone.undone)}, standing {sorted(gone.still_standing)}", gone
     return f"trip {step.thing} committed: {[one.outcome.status for one in held]}", None
@@ -143,8 +172,6 @@ async def _travel(
             await _guided(tools, step.thing, told)
         else:
             await _part(run, boundary, tools, part, step.thing, held)
-    if step.fails:
-        raise TripFailed(step.thing)
 
 
 async def _part(
@@ -152,6 +179,8 @@ async def _part(
 ) -> None:
     if part in HELD:
         held.append(await boundary.on_commit(tools[part], thing))
+    elif part == "pay":
+        await tools["pay"].options(hold=False)(thing)  # nothing compensates it
     elif part == "both":
         await run.gather(tools["seat"](thing), tools["gift"](thing))
     else:

@@ -42,7 +42,7 @@ from simulator.services.service import Effect, Request
 if TYPE_CHECKING:
     from simulator.world import World
 
-NATURAL: Final = frozenset({"switch", "note", "unseat", "leave", "label"})
+NATURAL: Final = frozenset({"switch", "note", "unseat", "leave", "unberth", "label"})
 PLAIN: Final = frozenset({"ship", "send", "permit", "dare", "grant", "guide", "unguide", "lend", "vouch"})
 LIMIT_ATTEMPTS: Final = 5
 

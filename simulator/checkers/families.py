@@ -42,6 +42,8 @@ class Families:
         self.runs: Final[dict[str, Child]] = {}
         """The children that are on record in their parents."""
         self.stored: Final[set[str]] = set()
+        self._left: Final[set[tuple[str, str]]] = set()
+        """The starts of children whose code was cancelled meanwhile: then the child may be on record alone."""
         self._ends: dict[str, r.RunCompleted | r.RunStoppedRecord] = {}
         self._joined: set[str] = set()
         self._until: dict[str, int] = {}
@@ -60,6 +62,8 @@ class Families:
                 self._begun(run, parent)
                 own = at + round(DEADLINE.total_seconds() * 1000)
                 self._until[run] = min(own, self._until.get(parent.run, own))
+            case r.CallerLeft(step=step):
+                self._left.add((run, step))
             case r.ChildJoined():
                 self._join(run, record)
             case r.CommandApplied(command="cancel" | "take_over", refused=""):
@@ -78,7 +82,7 @@ class Families:
 
     def _sent(self, run: str, record: r.AttemptStarted) -> None:
         late = self._world.now_ms() - self._off.get(run, self._world.now_ms())
-        if late > LATE_MS:
+        if late > LATE_MS and not record.step.endswith("/undo"):  # what is compensated is tried for longer
             self._broken(FAMILY, f"{run}/{record.step} is sent {late} ms after a run above it was called off")
         until = self._until.get(run, record.at)
         # A clock that is set between the decision and its record makes a send look late that was in time.
@@ -148,7 +152,7 @@ class Families:
         for child, known in self.runs.items():
             end = self._ends.get(known.parent)
             if child not in self.stored:
-                if isinstance(end, r.RunCompleted):
+                if isinstance(end, r.RunCompleted) and (known.parent, known.step) not in self._left:
                     self._broken(FAMILY, f"{known.parent} is completed, and its child {child} was never stored")
                 continue
             called_off = isinstance(end, r.RunStoppedRecord) and end.reason in CALLED_OFF

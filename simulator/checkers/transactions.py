@@ -79,6 +79,7 @@ class Trips:
         self._records = 0
         self._commanded: set[str] = set()
         """Runs that a person has ended, or commanded otherwise."""
+        self._ended_by_people: set[str] = set()
 
     def restored(self) -> None:
         """The records say less than they did."""
@@ -114,6 +115,8 @@ class Trips:
         if isinstance(record, r.CommandApplied):
             if record.command != "transaction":
                 self._commanded.add(run)
+            if record.command in {"cancel", "take_over"} and not record.refused:
+                self._ended_by_people.add(run)
             return
         if not isinstance(record, r.AttemptStarted | r.AttemptEnded | r.LateReport | r.Resolved):
             return
@@ -121,12 +124,24 @@ class Trips:
             self._begun(run, record.step, record.intent)
         if (found := self._parts.get(operation_id(run, record.step))) is None:
             return
-        part = found[1]
+        trip, part = found
+        if isinstance(record, r.AttemptStarted):
+            self._sent_again(run, trip, part)
         part.attempts += isinstance(record, r.AttemptStarted)
         if isinstance(record, r.Resolved):
             part.refused = True
         elif not isinstance(record, r.AttemptStarted):
             part.refused = part.refused or record.end.kind == "rejected"
+
+    def _sent_again(self, run: str, trip: _Trip, part: _Part) -> None:
+        """A call of an aborted transaction is sent again to compensate it, and not once a person has ended the run."""
+        forward = not (part.intent.compensates or part.intent.confirms or part.intent.hold)
+        if not (trip.backward and part.attempts and forward) or part.refused:
+            return
+        if part.intent.tool not in UNDOES:
+            self._broken(SAGA, f"{part.name} is sent again, {trip.name} was called off, and nothing compensates it")
+        if run in self._ended_by_people:
+            self._broken(SAGA, f"{part.name} is sent again by itself after a person has ended the run")
 
     def _left_to_a_person(self, run: str, record: r.OperationSettled) -> None:
         """What the key of an aborted call can tell is asked under the key, and not of a person."""

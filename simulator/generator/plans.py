@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from simulator.generator.bodies import BODIES, with_bodies
 from simulator.generator.branches import with_branches, with_limits
 from simulator.generator.budgets import BUDGETED, with_budgets
 from simulator.generator.calls import COMMON, dice, of_calls
@@ -34,7 +35,7 @@ from simulator.generator.people import (
     with_rests,
 )
 from simulator.generator.processes import of_timing, with_insisting, with_processes, with_timing
-from simulator.generator.queues import LIMITED, QUEUED, with_queues
+from simulator.generator.queues import HELD, LIMITED, QUEUED, with_held_permits, with_queues
 from simulator.generator.schedules import SCHEDULED, with_schedules
 from simulator.plan import EXTRAS, KINDS, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from simulator.services.service import CATALOGUE
@@ -75,7 +76,7 @@ RESTORE_FAULTS: Final = ("backup", "restore")
 
 RANGES: Final[Mapping[str, int]] = {
     "ordinary": 0, "hosts": HOSTED, "queues": QUEUED, "limits": LIMITED, "schedules": SCHEDULED, "budgets": BUDGETED,
-    "families": FAMILIES, "models": ROUTED,
+    "families": FAMILIES, "models": ROUTED, "bodies": BODIES, "held": HELD,
 }  # fmt: skip
 """Each kind of plan has a range of seeds of its own, which begins here."""
 
@@ -84,8 +85,13 @@ def draw(seed: int) -> Plan:
     """The plan of a seed. From `HOSTED` on its agents call hosts, and from `QUEUED` on some runs are submitted.
 
     From `SCHEDULED` on schedules submit some, from `BUDGETED` on they have budgets, from `FAMILIES` on runs start
-    others, and from `ROUTED` on they ask models that have limits.
+    others, from `ROUTED` on they ask models that have limits, and from `BODIES` on bodies do several things at once.
+    From `HELD` on processes are stopped while they hold permits.
     """
+    if seed >= HELD:
+        return with_held_permits(with_queues(_drawn(seed - HELD), seed), seed)
+    if seed >= BODIES:
+        return with_bodies(_drawn(seed - BODIES), seed)
     if seed >= ROUTED:
         return with_models(with_budgets(with_queues(_drawn(seed - ROUTED), seed), seed), seed)
     if seed >= FAMILIES:

@@ -13,11 +13,14 @@ from beforehand.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, Declared
 from simulator.agents.hosts import LATE
 from simulator.generator.calls import dice
 from simulator.plan import KINDS, Declaration, Fault, Plan, QueueOrder, Script, Step, Submission
+from simulator.services.network import STOPS
 
 QUEUED: Final = 2_000_000
 """The first seed of a plan with queues."""
 LIMITED: Final = 2_500_000
 """The first seed of a plan with queues in which tools have limits, too."""
+HELD: Final = 8_500_000
+"""The first seed of a plan with queues in which a process is stopped while it holds a permit that others want."""
 QUEUES: Final = ("mail", "bulk", "default")
 TENANTS: Final = ("", "acme", "zeta", "omni")
 KEY: Final = "{job.about}"
@@ -60,6 +63,37 @@ def with_queues(plan: Plan, seed: int) -> Plan:
         strangers=0, settings=settings, submissions=submissions, declarations=declarations,
         orders=orders, undeclared=undeclared,
     )  # fmt: skip
+
+
+def with_held_permits(plan: Plan, seed: int) -> Plan:
+    """The plan with a narrow limit of hauls, in one of which a process stands still where others see that it lives.
+
+    Slots are no matter here: a run that waits for the permit keeps its own, and what the process did is read back in
+    another one.
+    """
+    chance = dice("held permits", seed)
+    at_once, apart = chance.choice((1, 1, 1, 2)), chance.random() < 0.5
+    tools = {"haul": CallLimit(at_once)} if apart else {}
+    yard = {} if apart else {"yard": ServiceLimit(at_once, tools=("haul", chance.choice(_CALLS)))}
+    stop = Fault(chance.choice(sorted(STOPS)), chance.randrange(1, 4), "haul", chance.randrange(15, 40) * _MINUTE)
+
+    def narrow(limits: DeclaredLimits) -> DeclaredLimits:
+        tenants = {name: replace(one, concurrency=None) for name, one in limits.tenants.items()}
+        queues = {name: QueueLimits() for name in QUEUES}
+        return DeclaredLimits(queues, {}, tenants, limits.tools | tools, limits.services | yard)
+
+    return replace(
+        plan, faults=(*plan.faults, stop), orders=(),
+        workers=tuple(replace(one, contained=False) for one in plan.workers),
+        scripts=tuple(_hauling(chance, one) if chance.random() < 0.6 else one for one in plan.scripts),
+        submissions=tuple(replace(one, about="") for one in plan.submissions),
+        declarations=tuple(replace(one, limits=narrow(one.limits)) for one in plan.declarations),
+    )  # fmt: skip
+
+
+def _hauling(chance: random.Random, script: Script) -> Script:
+    at = chance.randrange(len(script.steps) + 1)
+    return replace(script, steps=(*script.steps[:at], Step("haul", f"{script.id}-haul"), *script.steps[at:]))
 
 
 def _tools(chance: random.Random) -> dict[str, CallLimit]:

@@ -12,7 +12,7 @@ from beforehand.journal.sqlite.queues import HOLDERS, QueueTables, check_room
 from beforehand.journal.sqlite.runs import RunTables
 from beforehand.queues.call_limits import judge
 from beforehand.queues.choose import Choice
-from simulator.generator.queues import LIMITED, QUEUED
+from simulator.generator.queues import HELD, LIMITED, QUEUED
 from simulator.mutations.mutation import Mutant, always
 
 NO_BOUND: Final = 2**53
@@ -310,7 +310,7 @@ QUEUE_BUGS: Final = (
         "a process that is seen to live loses its permits by silence",
         "beforehand.journal.backend_rules:call_is_over",
         over_by_silence,
-        test="tests/unit/engine/test_call_limits.py",
+        from_seed=HELD,
     ),
 )
 """Each is looked for in the seeds with queues, over a journal in a file."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from simulator.generator.bodies import BODIES
 from simulator.mutations.mutation import Mutant, always, replaced
 
 
@@ -93,6 +94,19 @@ def keyed_success(_original: Any) -> Any:
         return move
 
     return once_landed
+
+
+def journal_wait_is_rest(original: Any) -> Any:
+    """A step that waits until its answer is durable counts as resting."""
+
+    async def journaled(scope: Any, *args: Any, **named: Any) -> Any:
+        scope.host.working -= 1
+        try:
+            return await original(scope, *args, **named)
+        finally:
+            scope.host.working += 1
+
+    return journaled
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -184,6 +198,13 @@ TIMING: Final = (
         "code that was cancelled before it took an answer takes it on replay",
         "beforehand.engine.active_run.run:ActiveRun.leave_answer",
         always(None),
+    ),
+    Mutant(
+        "a wait for the journal is rest",
+        "a body that waits for the journal beside its tasks stops as diverged",
+        "beforehand.engine.journaled:journaled",
+        journal_wait_is_rest,
+        from_seed=BODIES,
     ),
     Mutant(
         "joins off the record",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from beforehand.journal.port import Post
 from beforehand.model.decision.evidence import EVIDENCE
 from beforehand.model.decision.moves import Send, Settle
 from beforehand.model.ids import stream
+from simulator.generator.bodies import BODIES
 from simulator.mutations.mutation import Mutant, always, never_mind, replaced
 
 
@@ -72,6 +74,15 @@ def unknown_is_refused(original: Any) -> Any:
         return original(boundary, sure)
 
     return forward
+
+
+def open_after_a_cancel(original: Any) -> Any:
+    """The way back goes on by itself, also once a person has ended the run."""
+
+    def way_back(driver: Any) -> Any:
+        return original(driver) and "open"
+
+    return way_back
 
 
 # --- deferred outcomes ------------------------------------------------------------------------------------------------
@@ -288,7 +299,21 @@ TOGETHER: Final = (
         "a call of an aborted transaction is not sent again under its key",
         "beforehand.model.decision.decide:_settled_under_key",
         always(False),
-        test="tests/unit/engine/test_aborted_keyed_calls.py",
+        from_seed=BODIES,
+    ),
+    Mutant(
+        "sent again after a cancel",
+        "a call of an aborted transaction is sent again though a person has ended the run",
+        "beforehand.engine.situation:_way_back",
+        open_after_a_cancel,
+        from_seed=BODIES,
+    ),
+    Mutant(
+        "the caller of an end is not noted",
+        "a caller that leaves a transaction while it is closed has its end before it on replay",
+        "beforehand.engine.transactions:_leaving",
+        always(contextlib.nullcontext()),
+        from_seed=BODIES,
     ),
     # Outcomes that come later.
     Mutant(

@@ -58,7 +58,8 @@ class CompensationOrders:
         if not isinstance(record, r.TransactionAborting) or not record.by:
             return
         within = f"{operation_id(run, record.transaction)}/"
-        if not any(by == record.by and name.startswith(within) for name, by in self._ordered.items()):
+        cancelled = any((order.run, order.word) == (run, "cancel") for order in self._world.plan.orders)
+        if not cancelled and not any(by == record.by and name.startswith(within) for name, by in self._ordered.items()):
             self._broken(WORDS, f"{record.by} is on record as having called {within} off, and never did so")
         self._reached("called off")
 

@@ -62,6 +62,8 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("leave", natural=True),
         Capabilities("gift", read_back="marker", lag_ms=5_000, late_ms=5_000),
         Capabilities("gift_back", key=True),
+        Capabilities("berth", key=True, read_back="key", lag_ms=5_000, late_ms=5_000),
+        Capabilities("unberth", natural=True),
         Capabilities("guide"),
         Capabilities("unguide"),
         Capabilities("post", key=True, late_ms=5_000),

@@ -1,0 +1,31 @@
+"""Bodies that do several things at once in the simulator, and processes that are stopped while they hold a permit."""
+
+from simulator.generator.bodies import BODIES
+from simulator.generator.plans import draw
+from simulator.generator.queues import HELD
+from simulator.plan import BODY, Step
+from simulator.services.network import STOPS
+
+
+def test_plans_draw_all_that_bodies_do_at_once():
+    plans = [draw(seed) for seed in range(BODIES, BODIES + 40)]
+    top = [step for plan in plans for script in plan.scripts for step in script.steps]
+    steps = [one for step in top for one in step.all()]
+    kinds = {"look", "pay", "transfer", "rest", "family", "trip", "limit"}
+    assert kinds <= {step.kind for step in steps if step.group >= BODY}, "beside their body"
+    assert {one.kind for step in _of(steps, "trip") for one in step.inside} >= {"ship", "berth", "limit"}
+    assert {one.kind for step in _of(steps, "limit") for one in step.inside} >= kinds
+    assert {step.fails for step in _of(steps, "limit")} == {step.fails for step in _of(steps, "trip")} == {True, False}
+    assert {order.word for plan in plans for order in plan.orders} == {"cancel"}
+
+
+def test_a_process_is_stopped_in_a_call_under_a_narrow_limit():
+    for plan in map(draw, range(HELD, HELD + 20)):
+        assert [fault.kind in STOPS for fault in plan.faults if fault.service == "haul"] == [True]
+        limits = plan.declarations[0].limits
+        assert "haul" in limits.tools or "haul" in limits.services["yard"].tools
+        assert not any(worker.contained for worker in plan.workers)
+
+
+def _of(steps: list[Step], kind: str) -> list[Step]:
+    return [step for step in steps if step.kind == kind]
