@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final, cast
 
 import click
 import msgspec
@@ -41,7 +41,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 KEPT: Final = ROOT / "simulator" / "transcripts.json.xz"
 OLDER: Final = ROOT / ".older-tree"
 """Where the commit that was kept is checked out."""
-EACH: Final = 500
+EACH: Final = 400
 """So many seeds of each kind of plan."""
 BATCH: Final = 5
 ON_FILES: Final = 10
@@ -106,6 +106,26 @@ def _parts(world: World, digest: str, violations: list[str]) -> Parts:
     }
 
 
+def _read_back(plan: Plan) -> Plan:
+    """The plan as JSON gives it back (a tuple of an input is a list then), with equal texts as one object.
+
+    A field is left out of what is stored where its value is the very text that is its default.
+    """
+    return msgspec.convert(_interned(msgspec.json.decode(msgspec.json.encode(plan))), Plan)
+
+
+def _interned(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _interned(one) for name, one in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_interned(one) for one in cast("list[Any]", value)]
+        case str():
+            return sys.intern(value)
+        case _:
+            return value
+
+
 def digests_of(parts: Parts) -> dict[str, str]:
     """A short digest of each part."""
     return {name: sha256("\n".join(part).encode()).hexdigest()[:12] for name, part in parts.items()}
@@ -129,8 +149,7 @@ def transcripts(seeds: range) -> list[Transcript]:
     """The transcripts of some seeds, without those that differ from one simulation of this tree to the next."""
     found: list[Transcript] = []
     for seed in seeds:
-        # As it will be read back: what an input has as a tuple is a list then.
-        plan = msgspec.json.decode(msgspec.json.encode(plan_of(seed)), type=Plan)
+        plan = _read_back(plan_of(seed))
         parts, struck = parts_of(plan)
         one = Transcript(plan, tuple(struck.items()), digests_of(parts))
         if unsteady := differs(one):
@@ -144,7 +163,8 @@ def kept() -> Kept:
     """What is kept. Raises `click.ClickException`."""
     if not KEPT.is_file():
         raise click.ClickException(f"nothing is kept in {KEPT}: python -m simulator.transcripts keep")
-    return msgspec.json.decode(lzma.decompress(KEPT.read_bytes()), type=Kept)
+    found = msgspec.json.decode(lzma.decompress(KEPT.read_bytes()), type=Kept)
+    return Kept(found.commit, [msgspec.structs.replace(one, plan=_read_back(one.plan)) for one in found.transcripts])
 
 
 _COMPARED: list[Transcript] = []
