@@ -119,7 +119,7 @@ def _interned(value: Any) -> Any:
         case dict():
             return {name: _interned(one) for name, one in cast("dict[str, Any]", value).items()}
         case list():
-            return [_interned(one) for one in cast("list[Any]", value)]
+            return list(map(_interned, value))  # pyright: ignore[reportUnknownArgumentType]  # any list
         case str():
             return sys.intern(value)
         case _:

@@ -59,7 +59,8 @@ def test_a_stale_owner_sends_nothing_after_its_deadline(case, agent):
     told = results(case.wait(fresh), case.wait(stale))
     history, _ = check(case.stored(), case.world(), "run")
     assert told == {"mail-bob"}
-    assert [request["attempt"] for request in requests(case, "mail")] == [2]
+    (sent,) = requests(case, "mail")
+    assert sent["attempt"] > 1, "the first one was not sent; on a busy machine the time of the second may pass, too"
     (operation,) = history.operations.values()
     # A coroutine may be cancelled for its time before it can say that it did not send; a thread always says it.
     told_late = operation.attempts[0].end.kind

@@ -1,10 +1,16 @@
 """Bodies that do several things at once in the simulator, and processes that are stopped while they hold a permit."""
 
+import pytest
+
+from simulator import failure
 from simulator.generator.bodies import BODIES
 from simulator.generator.plans import draw
 from simulator.generator.queues import HELD
 from simulator.plan import BODY, Step
 from simulator.services.network import STOPS
+from simulator.world import simulate
+
+JOINED_UNDER_A_LIMIT_OF_THE_BODY = 8_000_463
 
 
 def test_plans_draw_all_that_bodies_do_at_once():
@@ -25,6 +31,13 @@ def test_a_process_is_stopped_in_a_call_under_a_narrow_limit():
         limits = plan.declarations[0].limits
         assert "haul" in limits.tools or "haul" in limits.services["yard"].tools
         assert not any(worker.contained for worker in plan.workers)
+
+
+@pytest.mark.parametrize("seed", [JOINED_UNDER_A_LIMIT_OF_THE_BODY])
+def test_seeds_that_once_broke_an_invariant(seed: int):
+    """Beside a limit of the body, a branch joins its parts: in one drive inside of it, in the next one before it."""
+    report = simulate(draw(seed), story=True)
+    assert not report.violations, failure.tell(report)
 
 
 def _of(steps: list[Step], kind: str) -> list[Step]:
