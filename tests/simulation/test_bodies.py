@@ -10,7 +10,8 @@ from simulator.plan import BODY, Step
 from simulator.services.network import STOPS
 from simulator.world import simulate
 
-JOINED_UNDER_A_LIMIT_OF_THE_BODY = 8_000_463
+JOINED_BESIDE_A_LIMIT_OF_THE_BODY = 8_000_463
+JOINED_BEFORE_A_LIMIT_AND_IN_IT = 8_000_639
 
 
 def test_plans_draw_all_that_bodies_do_at_once():
@@ -33,9 +34,9 @@ def test_a_process_is_stopped_in_a_call_under_a_narrow_limit():
         assert not any(worker.contained for worker in plan.workers)
 
 
-@pytest.mark.parametrize("seed", [JOINED_UNDER_A_LIMIT_OF_THE_BODY])
+@pytest.mark.parametrize("seed", [JOINED_BESIDE_A_LIMIT_OF_THE_BODY, JOINED_BEFORE_A_LIMIT_AND_IN_IT])
 def test_seeds_that_once_broke_an_invariant(seed: int):
-    """Beside a limit of the body, a branch joins its parts: in one drive inside of it, in the next one before it."""
+    """Beside a limit of the body, a branch joins its parts: in one drive meanwhile, in the next one before it."""
     report = simulate(draw(seed), story=True)
     assert not report.violations, failure.tell(report)
 

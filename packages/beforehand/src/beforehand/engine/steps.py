@@ -481,12 +481,8 @@ async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | A
 
 
 async def join_branches(scope: Scope) -> None:
-    """Note under a time limit that branches were joined: replay has to know whether it ended the code before that.
-
-    A branch that began before the limit of its parent may be joined inside or outside it: what is on record counts.
-    """
-    noted = scope.next_step(JOINED) in scope.active.history.steps.answers
-    if (noted or scope.limited()) and not scope.active.closed:
+    """Note under a time limit that branches were joined: replay has to know whether it ended the code before that."""
+    if scope.limited() and not scope.active.closed:
         await value(scope, JOINED, lambda: 0)
 
 

@@ -65,13 +65,13 @@ class Scope:
     because the instance was sealed. `made_in` is where a plain asyncio task was created that has this branch.
     `serves_host` is set once a host has called a step in this branch, and `named` counts the names of such steps.
     `beside_host` counts the branches that agent code begins from then on. `received` is set once the code of a branch
-    has received an answer.
+    has received an answer. `began_limited` is set for a branch that began in the body of a time limit.
     """
 
     __slots__ = (
-        "active", "alive", "authority", "beside_host", "children", "counts", "host", "last_received", "limits",
-        "made_in", "named", "parent", "path", "received", "refused", "serves_host", "started", "sure", "task",
-        "waiting", "working",
+        "active", "alive", "authority", "began_limited", "beside_host", "children", "counts", "host", "last_received",
+        "limits", "made_in", "named", "parent", "path", "received", "refused", "serves_host", "started", "sure",
+        "task", "waiting", "working",
     )  # fmt: skip
 
     def __init__(self, active: ActiveRun, path: str = "", parent: Scope | None = None) -> None:
@@ -96,6 +96,7 @@ class Scope:
         self.named: dict[str, int] = {}
         self.beside_host = 0
         self.received = False
+        self.began_limited = False
 
     def expired_limit(self) -> Limit | None:
         """The innermost limit around this branch, or around one that began it, that is over.
@@ -112,11 +113,11 @@ class Scope:
         return None
 
     def limited(self) -> bool:
-        """True if this branch, or one that began it, is in the body of a time limit."""
-        host: Scope | None = self.host
-        while host is not None and not host.limits:
-            host = host.parent
-        return host is not None
+        """True if this branch is in the body of a time limit, or began in one.
+
+        A limit that its parent enters later depends on how fast both are, and a replay is faster.
+        """
+        return bool(self.host.limits) or self.host.began_limited
 
     def cancelled_by_limit(self) -> bool:
         """True if a time limit around this branch, or around one that began it, has cancelled its body."""
@@ -185,6 +186,7 @@ class Scope:
 
     def _below(self, path: str) -> Scope:
         scope = Scope(self.active, path, self.host)
+        scope.began_limited = self.limited()
         scope.last_received, scope.authority = self.host.last_received, self.authority
         self.host.children[scope] = None
         return scope
