@@ -162,6 +162,7 @@ class Checker:
         if started is not None and started.send_by and self._world.now_ms() > started.up + started.send_by:
             self.broken(10, f"{request.operation} attempt {request.attempt} is sent after its send-by deadline")
         self.replays.sent()
+        self.families.about_to_send(request)
 
     def paused_before_the_first_byte(self, request: Request) -> None:
         """Between the last check and the first byte nothing but a key can help: the documented limit of any runtime."""

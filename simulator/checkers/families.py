@@ -14,13 +14,14 @@ from beforehand.model import records as r
 from simulator.agents.families import DEADLINE
 
 if TYPE_CHECKING:
+    from simulator.services.service import Request
     from simulator.world import World
 
 FAMILY: Final = 32
 LATE_MS: Final = 10 * 60_000
+"""So long after a run was called off, nothing is sent below it any more. A process may have been stopped meanwhile."""
 COMMITS_MS: Final = 5_000
 """A commit takes less, on the slowest disk."""
-"""So long after a run was called off, nothing is sent below it any more. A process may have been stopped meanwhile."""
 CALLED_OFF: Final = frozenset({"cancelled", "handed_over"})
 ENDED: Final = frozenset({"completed", "stopped", "undone"})
 
@@ -48,6 +49,8 @@ class Families:
         self._joined: set[str] = set()
         self._until: dict[str, int] = {}
         """The wall clock at which the time of a child is over: its own, or that of a run above it."""
+        self._late: dict[tuple[str, int], str] = {}
+        """The attempts that are on record after the time of their run, by operation and number: none may be sent."""
         self._off: dict[str, int] = {}
         """The runs that were called off, themselves or with a run above them, and when."""
 
@@ -80,6 +83,11 @@ class Families:
             case _:
                 return
 
+    def about_to_send(self, request: Request) -> None:
+        """A request leaves its process. One that was recorded too late was held back right before the call."""
+        if (late_by := self._late.get((request.operation, request.attempt))) is not None:
+            self._broken(FAMILY, late_by)
+
     def _sent(self, run: str, record: r.AttemptStarted) -> None:
         late = self._world.now_ms() - self._off.get(run, self._world.now_ms())
         if late > LATE_MS and not record.step.endswith("/undo"):  # what is compensated is tried for longer
@@ -87,7 +95,8 @@ class Families:
         until = self._until.get(run, record.at)
         # A clock that is set between the decision and its record makes a send look late that was in time.
         if record.at > until and self._world.now_ms() - self._world.jumped_ms > COMMITS_MS:
-            self._broken(FAMILY, f"{run}/{record.step} is sent {record.at - until} ms after its time was over")
+            late_by = f"{run}/{record.step} is sent {record.at - until} ms after its time was over"
+            self._late[f"{run}/{record.step}", record.number] = late_by
 
     def _started(self, run: str, record: r.ChildStarted) -> None:
         child = Child(run, record.step, record.outlives)
