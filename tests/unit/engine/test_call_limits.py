@@ -10,11 +10,8 @@ import pytest
 from beforehand import Key, NotSent, Run, RunSuspended, agent, tool
 from beforehand.cli.queues import list_calls
 from beforehand.errors import JournalUnavailable
-from beforehand.inspect.reader import JournalReader
 from beforehand.journal.port import Permit, PermitRequest, Worker
 from beforehand.model import records as r
-from beforehand.people.dossier import dossier
-from beforehand.people.items import items
 from beforehand.policies import Retry
 from beforehand.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ServiceLimit
 from beforehand.queues.limits import DeclaredLimits, TenantLimits
@@ -135,35 +132,6 @@ async def test_a_process_that_died_gives_its_slots_back(lab: Lab):
         lab.journal.kill("dying")
         assert await waits.result() == "charged ann"
         assert service.began[0] < 62
-
-
-@virtual
-async def test_a_person_is_told_which_process_stands_still_with_a_permit_and_the_call_goes_on_after_its_end(lab: Lab):
-    service, stopped = Service(lab), Worker("stopped", machine="here", pid=4711)
-    desk = charging(service)
-    async with lab.app(desk, pause_bound_ms=60_000, hold_ms=10**9) as app:
-        reader = JournalReader(lab.journal, lab.journal.identity)
-        await limit(app, at_once=1)
-        await lab.journal.beat(stopped, 10_000)
-        one = AppliedLimit("tool charge", CallLimit(at_once=1))
-        held = PermitRequest(Permit("stopped", 1), (one,), app.engine.queues.newest.entry)
-        assert (await lab.journal.permit(held)).granted
-        waits = app.start(desk, "ann")
-        await lab.pass_time(seconds=60)
-        assert await items(reader) == []
-        await lab.pass_time(seconds=3_600)
-        assert service.began == []
-        (item,) = await items(reader)
-        assert (item.kind, item.item, item.tool) == ("review", "r-ann/charge#1", "charge")
-        assert item.asks == (
-            "the limit of tool charge is reached: process 4711 on this machine holds a permit, still lives, and stands"
-            " still in its call: continue it (kill -CONT 4711), or end it (kill -9 4711), and the permit is free"
-        )
-        assert (item.due_ms, item.answers) == (None, ())
-        assert (await dossier(reader, item.item)).asks == item.asks
-        lab.journal.kill("stopped")
-        assert await waits.result() == "charged ann"
-        assert await items(reader) == []
 
 
 @virtual

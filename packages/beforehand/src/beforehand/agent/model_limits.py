@@ -118,7 +118,7 @@ async def _await_model(scope: Scope, step: str, call: LimitedCall) -> Permit | N
 async def _rest(scope: Scope, step: str, wait: LimitWait, operation: str) -> None:
     """Wait until the limit may permit a call. The run may be suspended meanwhile."""
     active, process = scope.active, scope.active.process
-    pause = limit_pause(wait, step, process.wall_ms() + wait.ms, operation)
+    pause = limit_pause(wait, step, process.wall_ms(), operation)
 
     def news(waiting: asyncio.Future[None]) -> None:
         process.limits.waits(wait.name, operation, wait.ms, partial(wake, waiting))

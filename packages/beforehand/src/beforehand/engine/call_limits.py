@@ -24,27 +24,18 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Coroutine, Iterable
 
+    from beforehand.engine.process import Queues
     from beforehand.engine.settings import Settings
     from beforehand.journal.port import Instant, Journal, LimitState, LimitUse
     from beforehand.model.run_history import RunHistory
     from beforehand.model.usage import Usage
     from beforehand.queues.call_limits import AppliedLimit
-    from beforehand.queues.limits import Declaration, DeclaredLimits
+    from beforehand.queues.limits import DeclaredLimits
 
 _SLACK_MS: Final = 2_000
 """How long after its time a waiter keeps its place: one that is gone must not hold up those behind it."""
 _LOOK_TOGETHER: Final = 8
 """How many waiters ask again at each look; those behind them ask less often."""
-
-
-class LimitsInForce(Protocol):
-    """The declared limits, as the process knows them."""
-
-    newest: Declaration | None
-
-    async def refresh(self, journal: Journal) -> None:
-        """Read them again."""
-        ...
 
 
 class _Waiter(msgspec.Struct, eq=False):
@@ -63,14 +54,14 @@ class _Held(msgspec.Struct, eq=False):
     used: Mapping[str, int] = NO_USE
 
 
-class _Queue:
+class _Queue(msgspec.Struct, eq=False):
     """The waiters of one limit here."""
 
-    def __init__(self) -> None:
-        self.opens_ms = 0  # by its rate, or by its service
-        self.full_ms = 0  # until when its slots are believed to be taken
-        self.hung = 0  # the process that stands still with one of them
-        self.waiting: Final[dict[str, _Waiter]] = {}
+    opens_ms: int = 0  # by its rate, or by its service
+    full_ms: int = 0  # until when its slots are believed to be taken
+    hung: int = 0  # the process that stands still with one of them
+    silent_ms: int = 0  # how long a process that has one is silent
+    waiting: dict[str, _Waiter] = {}
 
 
 class Tasks(Protocol):
@@ -91,7 +82,7 @@ class CallLimits:
     def __init__(
         self,
         journal: Journal,
-        in_force: LimitsInForce,
+        in_force: Queues,
         settings: Settings,
         worker: str,
         tasks: Tasks,
@@ -124,7 +115,7 @@ class CallLimits:
         queue = self.known.get(one.name)
         if queue is None:
             return LimitWait(one.name, 0)
-        return LimitWait(one.name, self._wait_ms(queue, one, operation, now), queue.hung)
+        return LimitWait(one.name, self._wait_ms(queue, one, operation, now), queue.hung, queue.silent_ms)
 
     def _wait_ms(self, queue: _Queue, one: AppliedLimit, operation: str, now: int) -> int:
         left = max(0, queue.opens_ms - now, queue.full_ms - now)
@@ -210,7 +201,7 @@ class CallLimits:
         queue, now = self.known.setdefault(one.name, _Queue()), self._journal.now().ms
         queue.opens_ms = now + one.wait_ms
         queue.full_ms = now + self._settings.poll_ms if one.full else 0
-        queue.hung = one.hung if one.full else 0
+        queue.hung, queue.silent_ms = (one.hung, one.silent_ms) if one.full else (0, 0)
 
     def _wake_next(self, name: str) -> None:
         """Let the first waiter ask, if a call may begin now."""

@@ -20,6 +20,7 @@ from beforehand.errors import BudgetSpent, JournalError
 from beforehand.journal.port import Journal, Post, RunChange
 from beforehand.model import records as r
 from beforehand.model.commands import COMMANDS
+from beforehand.model.decision.verify_rules import LOOK_AGAIN_MS
 from beforehand.model.money import counter_currency
 from beforehand.model.run_budget import use_of, words_of
 from beforehand.model.shared_use import PREFIX, TREE
@@ -63,13 +64,15 @@ class Pause(msgspec.Struct, frozen=True):
     since: int = 0  # the wall clock at which its caller began to be held by failing attempts; 0: this wait is the first
 
 
-def limit_pause(wait: LimitWait, step: str, due: int, operation: str, tool: str = "") -> Pause:
+def limit_pause(wait: LimitWait, step: str, now_ms: int, operation: str, tool: str = "") -> Pause:
     """The wait for a permit under a limit. Where a process that stands still holds it, a person is asked.
 
-    That is for calls of tools: an item of the inbox is about an operation, and a call of a model is none.
+    That is for calls of tools: an item of the inbox is about an operation, and a call of a model is none. Behind a
+    process that is silent a run looks again as for the end of a call there: so it is suspended, and holds no slot.
     """
-    kind = HUNG if wait.hung and tool else "limit"
-    return Pause(kind, step, due, f"{operation}: {wait.reason}", tool=tool, sent=False)
+    kind, ms = HUNG if wait.hung and tool else "limit", max(wait.ms, LOOK_AGAIN_MS if wait.silent_ms else 0)
+    since = now_ms - wait.silent_ms if wait.silent_ms else 0
+    return Pause(kind, step, now_ms + ms, f"{operation}: {wait.reason}", tool=tool, sent=False, since=since)
 
 
 class BudgetRefusal(msgspec.Struct, frozen=True):

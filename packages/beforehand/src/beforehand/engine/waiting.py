@@ -38,7 +38,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
         await asyncio.wait(live, timeout=log.process.settings.slice_ms / 1000)
         return
     if move.why == "limit":
-        await _await_permit(driver, move)
+        await _await_permit(driver, move.high_ms)
         return
     if move.why == "claim":
         await _await_holder(driver)
@@ -114,16 +114,15 @@ async def schedule(driver: OperationDriver, move: m.Wait) -> None:
     await driver.record(*plan(driver, move.why), record, ride=True)
 
 
-async def _await_permit(driver: OperationDriver, move: m.Wait) -> None:
+async def _await_permit(driver: OperationDriver, ms: int) -> None:
     """Wait until a limit permits the call. The plan of the operation is recorded, so that commands show what waits."""
-    process, tool, ms = driver.log.process, driver.operation.intent.tool, move.high_ms
+    process, tool = driver.log.process, driver.operation.intent.tool
     limit = process.limits.wait(limited_call(driver.log.history, tool), driver.id)
     if limit is None:
         return  # meanwhile it may ask
     await driver.record(*plan(driver, f"the limit of {limit.name}"), ride=True)
-    due = process.environment.clock.wall_ms() + ms
     process.limits.waits(limit.name, driver.id, ms, driver.wake)
-    await driver.rest(limit_pause(limit, driver.step, due, driver.id, tool), ms / 1000)
+    await driver.rest(limit_pause(limit, driver.step, process.wall_ms(), driver.id, tool), ms / 1000)
 
 
 async def _await_holder(driver: OperationDriver) -> None:

@@ -414,7 +414,7 @@ class MemoryJournal:
                 self._permits.setdefault(one.name, {})[asked] = one.units, now.ms
         after()
         together = zip(request.limits, held, verdicts, strict=True)
-        states = [LimitState(one.name, it.full, it.wait_ms, of_it.hung) for one, of_it, it in together]
+        states = [LimitState(one.name, it.full, it.wait_ms, of_it.hung, of_it.silent_ms) for one, of_it, it in together]
         return PermitAnswer(granted, tuple(states))
 
     async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:

@@ -309,24 +309,26 @@ class PermitRequest(msgspec.Struct, frozen=True):
 class LimitState(msgspec.Struct, frozen=True):
     """One limit after a request. `full`: no further call fits beside those under way.
 
-    `wait_ms`: for so long no further one may begin. `hung`: see `HeldPermits`.
+    `wait_ms`: for so long no further one may begin. `hung` and `silent_ms`: see `HeldPermits`.
     """
 
     name: str
     full: bool
     wait_ms: int
     hung: int = 0
+    silent_ms: int = 0
 
 
 class HeldPermits(msgspec.Struct, frozen=True):
     """The permits of one limit that count.
 
     `hung` is the number of a process that holds one of them, is seen to live, and has been silent for longer than a
-    process can pause; 0 without such a process.
+    process can pause; 0 without such a process. `silent_ms` is the longest silence of a holder.
     """
 
     permits: tuple[Permit, ...]
     hung: int = 0
+    silent_ms: int = 0
 
 
 class PermitAnswer(msgspec.Struct, frozen=True):

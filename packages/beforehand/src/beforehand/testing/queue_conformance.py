@@ -441,7 +441,9 @@ class QueueConformance:
             lives = (await journal.fate(worker.id)).fate == "alive"
             answer = await permitted(journal, "bob", number, held)
             assert answer.granted is not lives
-            assert answer.limits == (LimitState(held.name, lives or answer.granted, 0, worker.pid * lives),)
+            silent_ms = answer.limits[0].silent_ms
+            assert answer.limits == (LimitState(held.name, lives or answer.granted, 0, worker.pid * lives, silent_ms),)
+            assert (silent_ms >= -OVER_MS) is lives
             (use,) = [use for use in await journal.permits(1_000) if use.name == held.name]
             holder = worker.id if lives else "bob"
             assert use.permits == (Permit(holder, number, f"r/{number}"),)

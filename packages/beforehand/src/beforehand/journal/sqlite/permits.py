@@ -43,9 +43,8 @@ def grant(database: Database, roll: RunTables, request: PermitRequest, now: Inst
                 (one.name, asked.worker, asked.number, asked.operation, one.units, now.ms),
             )
     together = zip(limits, found, verdicts, strict=True)
-    return PermitAnswer(
-        granted, tuple(LimitState(one.name, it.full, it.wait_ms, held.hung) for one, (held, _), it in together)
-    )
+    after = (LimitState(one.name, it.full, it.wait_ms, held.hung, held.silent_ms) for one, (held, _), it in together)
+    return PermitAnswer(granted, tuple(after))
 
 
 def release(database: Database, permit: Permit, used: Mapping[str, int], now: Instant) -> None:

@@ -81,11 +81,13 @@ class LimitWait(msgspec.Struct, frozen=True, gc=False):
     """A limit of calls under which no further call may begin for so long.
 
     `hung` is the number of a process that is seen to live, stands still, and holds a permit of it; 0 for none.
+    `silent_ms` is for how long a process that holds one has not renewed its lease.
     """
 
     name: str
     ms: int
     hung: int = 0
+    silent_ms: int = 0
 
     @property
     def reason(self) -> str:
