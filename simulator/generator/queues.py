@@ -66,11 +66,7 @@ def with_queues(plan: Plan, seed: int) -> Plan:
 
 
 def with_held_permits(plan: Plan, seed: int) -> Plan:
-    """The plan with a narrow limit of hauls, in one of which a process stands still where others see that it lives.
-
-    Slots are no matter here: a run that waits for the permit keeps its own, and what the process did is read back in
-    another one.
-    """
+    """The plan with a narrow limit of hauls, in one of which a process stands still where others see that it lives."""
     chance = dice("held permits", seed)
     at_once, apart = chance.choice((1, 1, 1, 2)), chance.random() < 0.5
     tools = {"haul": CallLimit(at_once)} if apart else {}
@@ -78,9 +74,7 @@ def with_held_permits(plan: Plan, seed: int) -> Plan:
     stop = Fault(chance.choice(sorted(STOPS)), chance.randrange(1, 4), "haul", chance.randrange(15, 40) * _MINUTE)
 
     def narrow(limits: DeclaredLimits) -> DeclaredLimits:
-        tenants = {name: replace(one, concurrency=None) for name, one in limits.tenants.items()}
-        queues = {name: QueueLimits() for name in QUEUES}
-        return DeclaredLimits(queues, {}, tenants, limits.tools | tools, limits.services | yard)
+        return replace(limits, tools=limits.tools | tools, services=limits.services | yard)
 
     return replace(
         plan, faults=(*plan.faults, stop), orders=(),

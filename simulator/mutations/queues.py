@@ -153,6 +153,15 @@ def over_by_silence(_original: Any) -> Any:
     return call_is_over
 
 
+def silence_unheard(original: Any) -> Any:
+    """A run that waits for the permit of a silent process looks again soon, and so is never suspended."""
+
+    def limit_pause(wait: Any, *args: Any) -> Any:
+        return original(replace(wait, silent_ms=0), *args)
+
+    return limit_pause
+
+
 def service_of_each_tool(original: Any) -> Any:
     """Each tool of a service has the whole limit of the service to itself."""
 
@@ -310,6 +319,13 @@ QUEUE_BUGS: Final = (
         "a process that is seen to live loses its permits by silence",
         "beforehand.journal.backend_rules:call_is_over",
         over_by_silence,
+        from_seed=HELD,
+    ),
+    Mutant(
+        "silent permits waited for in place",
+        "a run that waits for the permit of a silent process keeps its slot",
+        "beforehand.engine.suspension:limit_pause",
+        silence_unheard,
         from_seed=HELD,
     ),
 )

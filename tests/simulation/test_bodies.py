@@ -27,7 +27,9 @@ def test_plans_draw_all_that_bodies_do_at_once():
 
 
 def test_a_process_is_stopped_in_a_call_under_a_narrow_limit():
-    for plan in map(draw, range(HELD, HELD + 20)):
+    plans = [draw(seed) for seed in range(HELD, HELD + 20)]
+    assert any(queue.concurrency == 1 for plan in plans for queue in plan.declarations[0].limits.queues.values())
+    for plan in plans:
         assert [fault.kind in STOPS for fault in plan.faults if fault.service == "haul"] == [True]
         limits = plan.declarations[0].limits
         assert "haul" in limits.tools or "haul" in limits.services["yard"].tools
