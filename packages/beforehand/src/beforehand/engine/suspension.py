@@ -68,9 +68,9 @@ def limit_pause(wait: LimitWait, step: str, now_ms: int, operation: str, tool: s
     """The wait for a permit under a limit. Where a process that stands still holds it, a person is asked.
 
     That is for calls of tools: an item of the inbox is about an operation, and a call of a model is none. Behind a
-    process that is silent a run looks again as for the end of a call there: so it is suspended, and holds no slot.
+    process that is silent a run looks again after as long a time, and is suspended: the silence is held time.
     """
-    kind, ms = HUNG if wait.hung and tool else "limit", max(wait.ms, LOOK_AGAIN_MS if wait.silent_ms else 0)
+    kind, ms = HUNG if wait.hung and tool else "limit", max(wait.ms, min(wait.silent_ms, LOOK_AGAIN_MS))
     since = now_ms - wait.silent_ms if wait.silent_ms else 0
     return Pause(kind, step, now_ms + ms, f"{operation}: {wait.reason}", tool=tool, sent=False, since=since)
 
