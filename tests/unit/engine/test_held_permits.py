@@ -8,7 +8,8 @@ from beforehand.people.items import items
 from beforehand.queues.call_limits import AppliedLimit, CallLimit
 from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.engine.test_call_limits import Service, charging, limit
+from tests.unit.engine.test_call_limits import Service, charging, known_to_all, limit
+from tests.unit.engine.test_model_limits import ModelServer, asking, limited
 
 
 @virtual
@@ -98,3 +99,23 @@ async def test_a_run_of_a_stopped_process_gets_the_slot_of_one_that_waits_for_it
             await lab.pass_time(minutes=30)
             assert {(await lab.journal.runs(run=run))[0].status for run in ("r-ann", "r-bob")} == {"completed"}
             assert service.most == 1
+
+
+@virtual
+async def test_a_run_that_waits_to_ask_a_model_of_a_stopped_process_is_suspended_too(lab: Lab):
+    server = ModelServer(lab)
+    desk = asking(server)
+    async with lab.app(desk, queues=limited(at_once=1)) as one:
+        stopped = lab.processes[-1]
+        async with lab.app(desk, recover=True) as two:
+            one.start(desk, "ann")
+            await lab.until(lambda: bool(server.began))
+            stopped.awake.clear()
+            await known_to_all(two)
+            two.start(desk, "bob")
+            await lab.pass_time(minutes=1)
+            assert (await lab.journal.runs(run="r-bob"))[0].status == "suspended"
+            lab.journal.kill(stopped.worker)
+            await lab.pass_time(minutes=2)
+            assert (await lab.journal.runs(run="r-bob"))[0].status == "completed"
+            stopped.awake.set()
