@@ -119,7 +119,7 @@ class GroupCommit:
         items = self._committer.commit_at_once()
         if not items or items[-1] is not item:
             # The thread has it or will have it, and delivers on this loop, so after this line.
-            item.future = self._future()
+            item.future = self._loop.create_future() if self._held is None else self._held_future(self._held)
             self._background.commit_soon()
             return item.future
         if len(items) > 1:
@@ -132,20 +132,19 @@ class GroupCommit:
     def _commit(self, item: CommitItem) -> asyncio.Future[object]:
         if self._stopped:
             raise _closed()
-        item.future = future = self._future()
+        item.future = future = self._loop.create_future() if self._held is None else self._held_future(self._held)
         self._queue.append(item)
         if not self._pass_is_due:
             self._pass_is_due = True
             self._loop.call_soon(self._end_pass)
         return future
 
-    def _future(self) -> asyncio.Future[object]:
+    def _held_future(self, held: Held) -> asyncio.Future[object]:
         """A future of a write. A clock that is not the machine's stands still until it is done."""
         future: asyncio.Future[object] = self._loop.create_future()
-        if self._held is not None:
-            holding = contextlib.ExitStack()
-            holding.enter_context(self._held())
-            future.add_done_callback(lambda _: holding.close())
+        holding = contextlib.ExitStack()
+        holding.enter_context(held())
+        future.add_done_callback(lambda _: holding.close())
         return future
 
     def _end_pass(self) -> None:
