@@ -143,16 +143,12 @@ def _outcomes(lines: Iterable[str]) -> dict[str, str]:
     return progress
 
 
-def simulated(*command: str, only: str) -> Run:
-    """A part that simulates seeds from a drawn one on, or tells the story of the one that the arguments name."""
-
-    def run(budget: Budget, draw: int, arguments: list[str]) -> Verdict:
-        first = random.Random(draw).randrange(10_000, 400_000)  # noqa: S311 -- a draw that has to be repeatable
-        words = [*command, "--first", str(first), "--seeds", "100000", "--seconds", f"{budget.seconds:.0f}", *arguments]
-        ended = _run([sys.executable, "-m", "simulator", *words], budget.end, captured=True)
-        return _verdict(ended, f"make deep ONLY={only} DRAW={draw}", f", from seed {first}")
-
-    return run
+def simulated(budget: Budget, draw: int, arguments: list[str]) -> Verdict:
+    """Simulates seeds from a drawn one on, of every kind of plan."""
+    first = random.Random(draw).randrange(10_000, 400_000)  # noqa: S311 -- a draw that has to be repeatable
+    words = ["--first", str(first), "--seeds", "100000", "--seconds", f"{budget.seconds:.0f}", *arguments]
+    ended = _run([sys.executable, "-m", "simulator", "many", *words], budget.end, captured=True)
+    return _verdict(ended, f"make deep ONLY=sim DRAW={draw}", f", from seed {first}")
 
 
 def planted(budget: Budget, draw: int, arguments: list[str]) -> Verdict:
@@ -183,8 +179,7 @@ def _verdict(ended: Ended, repeat: str, more: str = "") -> Verdict:
 
 
 PARTS: Final = (
-    Part("sim", 3, "seeds of the simulator, of every kind of plan", simulated("many", only="sim")),
-    Part("differential", 2, "seeds with the fast path and without it", simulated("differential", only="differential")),
+    Part("sim", 3, "seeds of the simulator, of every kind of plan", simulated),
     Part("mutants", 3, "every planted bug, at its seed and in drawn ones", planted),
     Part("crash", 3, "processes killed at every boundary, and disks that fail", tested(*CRASH, only="crash")),
     Part("hosts", 3, "agent frameworks, lowest and newest versions", tested(*HOSTS, only="hosts")),
@@ -206,7 +201,7 @@ def main() -> int:
     given = _arguments()
     chosen = [part for part in PARTS if part.name in given.only] if given.only else list(PARTS)
     if given.seed is not None:
-        return _one_seed(chosen[0].name, given.seed, given.arguments)
+        return _one_seed(given.seed, given.arguments)
     draw = given.draw if given.draw is not None else random.SystemRandom().randrange(1_000_000)
     start = time.monotonic()
     end = start + given.minutes * 60
@@ -242,11 +237,10 @@ def _shortened(texts: list[str]) -> list[str]:
     return [*texts[:NAMED], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _one_seed(part: str, seed: int, arguments: list[str]) -> int:
-    """Tell the story of one seed of the simulator, or compare its two sides."""
-    word = "one" if part == "sim" else "differential"
+def _one_seed(seed: int, arguments: list[str]) -> int:
+    """Tell the story of one seed of the simulator."""
     return subprocess.run(
-        [sys.executable, "-m", "simulator", word, str(seed), *arguments], cwd=ROOT, check=False
+        [sys.executable, "-m", "simulator", "one", str(seed), *arguments], cwd=ROOT, check=False
     ).returncode
 
 
@@ -295,8 +289,8 @@ def _arguments() -> argparse.Namespace:
         )
     if not given.minutes * 60 >= LEAST_S:
         parser.error(f"MINUTES must leave time for one part, {LEAST_S:.0f} seconds, got {given.minutes:g} minutes")
-    if given.seed is not None and (len(given.only) != 1 or given.only[0] not in {"sim", "differential"}):
-        parser.error("SEED tells the story of one simulated seed: add ONLY=sim or ONLY=differential")
+    if given.seed is not None and given.only != ["sim"]:
+        parser.error("SEED tells the story of one simulated seed: add ONLY=sim")
     if given.seed is not None and given.seed < 0:
         parser.error(f"SEED is a whole number from 0 on, got {given.seed}")
     if given.arguments and len(given.only) != 1:

@@ -23,11 +23,11 @@ PACKAGE: Final = ROOT / "packages" / "beforehand" / "src" / "beforehand"
 PORT: Final = PACKAGE / "journal" / "port.py"
 
 BOUNDS: Final = {
-    "lines of packages/beforehand": 78_693,
+    "lines of packages/beforehand": 78_548,
     "lines of packages/beforehand-console": 9_080,
     "methods of the journal port": 40,
-    "functions that a keyed write calls": 169,
-    "files that a keyed write passes through": 45,
+    "functions that a keyed write calls": 181,
+    "files that a keyed write passes through": 44,
 }
 BESIDE: Final = ("tests", "simulator", "examples", "bench", "scripts")
 """The directories that are never installed: their lines are printed and have no bound."""

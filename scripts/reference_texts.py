@@ -240,7 +240,6 @@ SETTINGS: Final[dict[str, str]] = {
     "included. At 40 KiB each they have to fit into memory; more are refused.",
     "heads_every_ms": "How often the signed head of the journal is sent to the webhook endpoints that ask for it.",
     "private_webhooks": "Whether webhooks may go to loopback and private addresses, and unencrypted.",
-    "fast_path": "Whether the first attempt of an ordinary write takes the straight way. The records are the same.",
     "gc_threshold": "While the app is open, Python's garbage collector runs after so many new objects, and does not "
     "visit those that existed when the app was opened; closing it restores both. 0 leaves the collector to the "
     "application. 50000 suits a process with 100 live runs or more, and is what `beforehand worker` and `beforehand "

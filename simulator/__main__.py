@@ -18,7 +18,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from simulator import campaign, differential, failure
+from simulator import campaign, failure
 from simulator.failure import shrink
 from simulator.generator.plans import RANGES, draw
 from simulator.plan import Plan
@@ -71,31 +71,6 @@ def one(seed: int | None, plan: Path | None, save: Path | None, *, whole: bool, 
         raise click.UsageError("give a seed, or --plan FILE")
     chosen = _loaded(plan) if plan is not None else draw(seed or 0)
     sys.exit(_tell(chosen, save, journal, whole=whole or plan is not None))
-
-
-@main.command(name="differential", epilog="Example: python -m simulator differential --seeds 2000")
-@click.argument("seed", type=click.IntRange(0), required=False)
-@SEEDS
-@FIRST
-@SECONDS
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
-def compared(seed: int | None, seeds: int, first: int, seconds: float, *, as_json: bool) -> None:
-    """Simulate seeds with the product's fast path and without it, and compare all that both sides did.
-
-    With SEED, compare that one, and show where the stories of the two sides part.
-    """
-    if seed is not None:
-        found = differential.compare(differential.plan_of(seed), story=True)
-        click.echo(differential.tell(found) if found.differs else f"seed {seed}: the two sides did the same")
-        sys.exit(1 if found.differs else 0)
-    with _progress("comparing", seeds) as tick:
-        until = time.monotonic() + seconds
-        figures = differential.run(*_of_all_kinds(first, seeds), tick=tick, until=until)
-    if as_json:
-        click.echo(msgspec.json.encode(figures))
-    else:
-        click.echo("\n".join(differential.lines_about(figures)))
-    sys.exit(1 if figures.different else 0)
 
 
 def _loaded(saved: Path) -> Plan:

@@ -54,14 +54,13 @@ UNHURRIED: Final = {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 3
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """How a plan is simulated. `fast_path` is the setting of the product that has this name.
+    """How a plan is simulated.
 
     With `by_purpose` numbers are drawn by their purpose, and the order of processes is fixed: then the number of steps
     that a process needs for the same work changes nothing. `strikes` says where the faults of processes strike, if a
     simulation before this one has said so. Where `most_steps` are taken, no end is in sight.
     """
 
-    fast_path: bool = True
     by_purpose: bool = False
     strikes: Mapping[Place, Fault] | None = None
     most_steps: int = 400_000
@@ -119,8 +118,7 @@ class World:
         self.files: Final = self._files(directory) if directory else None
         self.journal: Final = self.files or self.store
         self.settings: Final = settings_from(
-            {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings,
-            fast_path=conditions.fast_path,
+            {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings
         )
         self.requests: Final[list[tuple[int, Request]]] = []
         """The writes that arrived at the services, in order, with the time of each."""

@@ -9,8 +9,8 @@ from typing import Final
 
 from simulator.mutations.approvals import APPROVALS
 from simulator.mutations.budgets import BUDGET_BUGS
+from simulator.mutations.executor import EXECUTOR
 from simulator.mutations.families import FAMILY_BUGS
-from simulator.mutations.fast_path import BREAKING
 from simulator.mutations.hosts import HOSTS
 from simulator.mutations.models import MODEL_BUGS
 from simulator.mutations.operations import OPERATIONS
@@ -30,7 +30,7 @@ MUTANTS: Final = (
     *POLICY,
     *TIMING,
     *PROCESSES,
-    *BREAKING,
+    *EXECUTOR,
     *HOSTS,
     *QUEUE_BUGS,
     *SCHEDULE_BUGS,

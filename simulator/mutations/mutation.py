@@ -43,16 +43,14 @@ def replaced(name: str, twist: Twist) -> Twist:
 class Mutant(msgspec.Struct, frozen=True):
     """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it.
 
-    A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. Every
-    bug is looked for in the seeds from `from_seed` on: each kind of plan (hosts, queues, budgets) has its own range.
-    One that no seed is known to find names the `test` that does.
+    Every bug is looked for in the seeds from `from_seed` on: each kind of plan (hosts, queues, budgets) has its own
+    range. One that no seed is known to find names the `test` that does.
     """
 
     name: str
     breaks: str
     place: str
     twist: Twist
-    fast_only: bool = False
     from_seed: int = 0
     test: str = ""
 

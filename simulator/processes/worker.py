@@ -221,6 +221,6 @@ class Life:
         self.world.restart(self)
 
 
-def settings_from(changes: dict[str, int], *, fast_path: bool = True) -> Settings:
+def settings_from(changes: dict[str, int]) -> Settings:
     """Settings of the product with what the plan changes. A simulated day is short, and so is people's time."""
-    return Settings(fast_path=fast_path, **{"answer_within_ms": ANSWER_MS, "recover_at_once": FEW, **changes})  # type: ignore[arg-type]  # what is changed here are numbers
+    return Settings(**{"answer_within_ms": ANSWER_MS, "recover_at_once": FEW, **changes})  # type: ignore[arg-type]  # what is changed here are numbers

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from simulator import failure
-from simulator.differential import compare, plan_of
 from simulator.generator.deferred import HOOK_FAULTS
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
+from simulator.transcripts import parts_of, plan_of
 from simulator.world import Report, simulate
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
@@ -105,4 +105,4 @@ def test_an_answer_settles_what_a_run_left_open_that_a_person_took_over():
 
 def test_an_answer_that_was_taken_back_before_its_operation_waited_is_noticed_after_a_power_cut():
     """The power is cut between the two commands that its messages become."""
-    assert not compare(plan_of(26_417)).violation
+    assert not parts_of(plan_of(26_417))[0]["violations"]

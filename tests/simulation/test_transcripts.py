@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from beforehand.engine.engine import Engine
+from simulator.generator.plans import RANGES
 from simulator.generator.queues import QUEUED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
 from simulator.mutations.planting import kept_seeds
 from simulator.processes.nemesis import Place
-from simulator.transcripts import Transcript, differs, transcripts
+from simulator.transcripts import Transcript, differs, plan_of, transcripts
 from tests.draws import DATE
 
 BITTEN = ("a no is lost", "the last attempt decides", "answers mixed up")
@@ -67,3 +68,11 @@ def test_a_fault_strikes_where_it_struck_however_many_calls_came_before():
     more = Mutant("one more", "each process writes a hint more", "beforehand.engine.engine:Engine.open", with_one_more)
     with planted(more):
         assert "struck" not in differs(one, again=0)
+
+
+@pytest.mark.parametrize("first", [first for first in RANGES.values() if first], ids="{:,}".format)
+def test_an_odd_seed_drives_one_run_whatever_its_plan_has(first: int):
+    for seed in range(first + 1, first + 11, 2):
+        plan = plan_of(seed)
+        assert {one.script for one in plan.submissions} <= set(range(len(plan.scripts)))
+        assert {order.run.partition("~")[0] for order in plan.orders} <= {one.id for one in plan.scripts}

@@ -1,6 +1,6 @@
 """Between the record of an attempt and its call much may come: `decide` is asked again, and what it stops is not sent.
 
-The attempt is on record by then, so it ends as `not_sent`. Each case runs with the fast path and without it.
+The attempt is on record by then, so it ends as `not_sent`.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 LAG_S = 2.0
-BOTH = pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "executor"])
 
 
 class Once:
@@ -70,11 +69,10 @@ async def while_recorded(lab: Lab) -> None:
     assert not lab.of("r-ann", r.AttemptEnded)
 
 
-@BOTH
 @virtual
-async def test_a_cancel_stops_it(lab: Lab, *, fast_path: bool):
+async def test_a_cancel_stops_it(lab: Lab):
     desk = paying(lab)
-    async with lab.app(desk, crash=slow_commit(lab), fast_path=fast_path) as app:
+    async with lab.app(desk, crash=slow_commit(lab)) as app:
         running = app.start(desk, "ann")
         await while_recorded(lab)
         await app.service.cancel("r-ann", by="eve")
@@ -85,11 +83,10 @@ async def test_a_cancel_stops_it(lab: Lab, *, fast_path: bool):
     assert [one.status for one in lab.of("r-ann", r.OperationSettled)] == ["cancelled"]
 
 
-@BOTH
 @virtual
-async def test_a_message_stops_it_and_is_delivered_first(lab: Lab, *, fast_path: bool):
+async def test_a_message_stops_it_and_is_delivered_first(lab: Lab):
     desk = paying(lab)
-    async with lab.app(desk, crash=slow_commit(lab), fast_path=fast_path) as app:
+    async with lab.app(desk, crash=slow_commit(lab)) as app:
         running = app.start(desk, "ann")
         await while_recorded(lab)
         await app.service.tell("r-ann", "wait", by="eve")
@@ -98,11 +95,10 @@ async def test_a_message_stops_it_and_is_delivered_first(lab: Lab, *, fast_path:
     assert attempts(lab) == [(1, "not_sent")]
 
 
-@BOTH
 @virtual
-async def test_the_deadline_of_the_run_stops_it(lab: Lab, *, fast_path: bool):
+async def test_the_deadline_of_the_run_stops_it(lab: Lab):
     desk = paying(lab, deadline=timedelta(seconds=LAG_S / 2))
-    async with lab.app(desk, crash=slow_commit(lab), fast_path=fast_path) as app:
+    async with lab.app(desk, crash=slow_commit(lab)) as app:
         with pytest.raises(OperationFailed, match="deadline"):
             await app.run(desk, "ann")
     assert lab.sent == []
@@ -110,12 +106,11 @@ async def test_the_deadline_of_the_run_stops_it(lab: Lab, *, fast_path: bool):
 
 
 @pytest.mark.parametrize("clauses", [{}, {"idempotency": Key.forever()}, {"retry": Retry(attempts=1)}])
-@BOTH
 @virtual
-async def test_a_pause_of_the_tool_delays_it_and_costs_no_attempt(lab: Lab, *, fast_path: bool, clauses: Any):
+async def test_a_pause_of_the_tool_delays_it_and_costs_no_attempt(lab: Lab, *, clauses: Any):
     crash = Once("after_intent")
     desk = paying(lab, **clauses)
-    async with lab.app(desk, crash=crash, fast_path=fast_path) as app:
+    async with lab.app(desk, crash=crash) as app:
         crash.act = lambda: app.engine.pauses.update(pay="paused by eve")
         with pytest.raises(RunSuspended, match="paused"):
             await app.run(desk, "ann")
@@ -126,12 +121,11 @@ async def test_a_pause_of_the_tool_delays_it_and_costs_no_attempt(lab: Lab, *, f
     assert lab.sent == ["1"]
 
 
-@BOTH
 @virtual
-async def test_a_process_that_shuts_down_sends_nothing_more(lab: Lab, *, fast_path: bool):
+async def test_a_process_that_shuts_down_sends_nothing_more(lab: Lab):
     crash = Once("after_intent")
     desk = paying(lab)
-    async with lab.app(desk, crash=crash, fast_path=fast_path) as app:
+    async with lab.app(desk, crash=crash) as app:
 
         def drain() -> None:
             app.engine.active_runs["r-ann"].draining = True
@@ -143,17 +137,16 @@ async def test_a_process_that_shuts_down_sends_nothing_more(lab: Lab, *, fast_pa
         await running.result()
     assert lab.sent == []
     assert attempts(lab) == [(1, "not_sent")]
-    async with lab.app(desk, fast_path=fast_path) as app:
+    async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == "paid"
     assert lab.sent == ["1"]
 
 
-@BOTH
 @virtual
-async def test_a_sealed_run_sends_nothing_more(lab: Lab, *, fast_path: bool):
+async def test_a_sealed_run_sends_nothing_more(lab: Lab):
     crash = Once("after_intent")
     desk = paying(lab)
-    async with lab.app(desk, crash=crash, fast_path=fast_path) as app:
+    async with lab.app(desk, crash=crash) as app:
         crash.act = lambda: app.engine.active_runs["r-ann"].break_off(RuntimeError("a declaration"))
         with pytest.raises(RuntimeError, match="a declaration"):
             await app.run(desk, "ann")
@@ -161,13 +154,12 @@ async def test_a_sealed_run_sends_nothing_more(lab: Lab, *, fast_path: bool):
     assert attempts(lab) == [(1, "not_sent")]
 
 
-@BOTH
 @virtual
-async def test_a_lease_that_ran_out_stops_it_and_the_next_owner_learns_so(lab: Lab, *, fast_path: bool):
+async def test_a_lease_that_ran_out_stops_it_and_the_next_owner_learns_so(lab: Lab):
     """The commit took longer than the lease: by then the run is another's, who learns that nothing was sent."""
     desk = paying(lab)
     crash = Once("before_intent", lambda: setattr(lab.processes[0], "lag_s", 60))
-    async with lab.app(desk, crash=crash, fast_path=fast_path) as stale, lab.app(desk, fast_path=fast_path) as fresh:
+    async with lab.app(desk, crash=crash) as stale, lab.app(desk) as fresh:
         assert stale.engine._beating is not None
         stale.engine._beating.cancel()
         before = stale.start(desk, "ann")
@@ -183,9 +175,8 @@ async def test_a_lease_that_ran_out_stops_it_and_the_next_owner_learns_so(lab: L
     assert [(one.number, one.end.kind) for one in lab.of("r-ann", r.LateReport)] == [(1, "not_sent")]
 
 
-@BOTH
 @virtual
-async def test_its_caller_is_cancelled_and_then_the_run(lab: Lab, *, fast_path: bool):
+async def test_its_caller_is_cancelled_and_then_the_run(lab: Lab):
     """The task that goes on for a cancelled caller asks again as well."""
 
     @tool
@@ -200,7 +191,7 @@ async def test_its_caller_is_cancelled_and_then_the_run(lab: Lab, *, fast_path: 
                 await pay(1)
         await asyncio.sleep(LAG_S)
 
-    async with lab.app(desk, crash=slow_commit(lab), fast_path=fast_path) as app:
+    async with lab.app(desk, crash=slow_commit(lab)) as app:
         running = app.start(desk, "ann")
         await while_recorded(lab)
         await app.service.cancel("r-ann", by="eve")

@@ -179,10 +179,9 @@ async def test_a_limit_of_effects_stops_the_next_write_and_a_raise_sends_it(lab:
     assert lab.sent == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("fast_path", [False, True])
 @pytest.mark.parametrize("claims", [False, True])
 @virtual
-async def test_of_parallel_writes_no_more_are_sent_than_the_limit_permits(lab: Lab, fast_path: bool, claims: bool):
+async def test_of_parallel_writes_no_more_are_sent_than_the_limit_permits(lab: Lab, claims: bool):
     @tool(claim="order" if claims else ())
     async def pay(order: str) -> str:
         await asyncio.sleep(1)
@@ -194,7 +193,7 @@ async def test_of_parallel_writes_no_more_are_sent_than_the_limit_permits(lab: L
         done = await run.gather(*(pay.outcome(f"{name}-{number}") for number in range(5)))
         return [one.code or one.status for one in done]
 
-    async with lab.app(desk, fast_path=fast_path) as app:
+    async with lab.app(desk) as app:
         ended = await app.run(desk, "ann")
         budget = await budget_of(app)
     assert 1 <= len(lab.sent) <= 2

@@ -13,8 +13,8 @@ Read the core in this order, about 5,100 lines; everything else serves it:
 
 The rooms:
 
-- One operation: `executor`, `fast_path` (its way for an ordinary first attempt), `situation`, `operation_driver` (the
-  protocol of performers), `driven_operation` (the product's own), `recorded_operation` (the same for readers),
+- One operation: `executor`, `situation`, `operation_driver` (the protocol of performers), `driven_operation` (the
+  product's own), `recorded_operation` (the same for readers),
   `invoke`, `calls` (time limits, and calls that outlive their attempts), `waiting`, `verification` (and
   contradictions), `approvals` (people, and the policy of the app), `deferred` (outcomes that arrive later), `conflicts`
   (business keys, repeats, forks and pending effects), `late_reports`, `previous_owner` (attempts
@@ -33,7 +33,7 @@ The rooms:
   `steps` (what agent code calls), `current_operation` (what a tool can learn), `masking` (secrets).
 
 An operation comes in through `steps`, becomes a `DrivenOperation`, and is driven by `executor.drive` in the same way
-for first attempts, retries and recovery; an ordinary first attempt takes the same steps in `fast_path`.
+for first attempts, retries and recovery.
 `situation.py` alone builds what `decide` reads and alone asks it, also for readers that drive nothing
 (`engine/recorded_operation.py`). Performers take an `OperationDriver`; those that start tasks or report late take a
 `DrivenOperation`. None of them imports `engine` or `run_driver`.

@@ -32,7 +32,7 @@ from beforehand.engine.late_reports import file_late, late_report, watch_late
 from beforehand.engine.messages import delivery_at_cancelled, may_still_begin
 from beforehand.engine.operation_driver import decoded, intent_of, leading_arguments, masked, planned, recorded, served
 from beforehand.engine.previous_owner import account_for_previous_owners
-from beforehand.engine.shared_budgets import SharedCharge, charge_for, is_current, note_refusal
+from beforehand.engine.shared_budgets import SharedCharge, charge_for, is_current, may_be_shared, note_refusal
 from beforehand.engine.situation import next_move
 from beforehand.engine.verification import by_disputes, observe, opening_posts, verify
 from beforehand.engine.waiting import hold, wait
@@ -48,6 +48,7 @@ from beforehand.errors import (
 )
 from beforehand.journal.port import Post
 from beforehand.model import records as r
+from beforehand.model.contract import Contract
 from beforehand.model.decision import moves as m
 from beforehand.model.decision.evidence import attempt_timeout_ms
 from beforehand.model.decision.situation import Now
@@ -59,6 +60,7 @@ OtherMove: TypeAlias = (
     m.Observe | m.Verify | m.Wait | m.Judge | m.RequestApproval | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
 )
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
+_EARLY: Final = {"held", "awaiting", "unknown"}  # phases in which a caller may be answered before there is an outcome
 _ANSWERED: Final = {"returned", "rejected", "key_in_progress"}  # the system works, whatever its answer
 
 
@@ -90,7 +92,7 @@ async def drive(driver: DrivenOperation) -> OperationState:
     while operation.phase not in FINAL:
         closing = active.draining or (driver.journaled and active.sealed is not None)
         stops = closing and active.history.lifecycle.cancelled is None
-        if stops or (driver.scope is not None and _caller_is_answered(driver, operation)):
+        if stops or (operation.phase in _EARLY and driver.scope is not None and _caller_is_answered(driver, operation)):
             break
         if operation.attempts:
             await account_for_previous_owners(driver)
@@ -257,11 +259,10 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
     ):
         driver.found.permission = None  # it no longer covers this: a person is asked
         return
-    charge = await charge_for(driver, operation)
+    charge = await charge_for(driver, operation) if may_be_shared(driver.active) else None
     if driver.found.spent is not None:
         return  # `decide` is asked again with this finding
-    known = recorded(driver)
-    started = _started(driver, operation, now, first=not known)
+    started = _started(driver, operation, now)
     if charge is not None:
         started = msgspec.structs.replace(started, shared=charge.shared)
     engine.environment.crash.reached("before_intent")
@@ -383,8 +384,8 @@ def _misfit(driver: DrivenOperation) -> str:
     return ""
 
 
-def _started(driver: DrivenOperation, operation: OperationState, now: Now, *, first: bool) -> r.AttemptStarted:
-    timeout_ms = 0  # the contract's
+def _started(driver: DrivenOperation, operation: OperationState, now: Now) -> r.AttemptStarted:
+    first, timeout_ms = not recorded(driver), 0  # the contract's
     if (operation.attempts or driver.found.key_age_ms) and driver.contract().key is not None:
         timeout_ms = attempt_timeout_ms(operation, driver.situation(operation), now)
     intent = operation.intent if driver.found.taking is None else intent_of(driver)
@@ -424,7 +425,8 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
     if not answer.key_read and end.kind not in {"rejected", "not_sent"}:  # those sent nothing that a key would dedupe
         end = msgspec.structs.replace(end, key_read=False)
         active.process.report_unread_key(tool.name)
-    end = masked(driver, end if answer.reported is None else answer.reported.added_to(end))
+    end = end if answer.reported is None else answer.reported.added_to(end)
+    end = masked(driver, end) if driver.log.masks else end
     ended = r.AttemptEnded(step=driver.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
     operation = apply(driver.operation, ended, active.history.ownership.boot)
     move = next_move(driver, operation, now)
@@ -468,7 +470,7 @@ async def _record_outcome(
     driver: DrivenOperation, move: m.Settle, operation: OperationState, now: Now, end: r.End | None
 ) -> None:
     """Record the outcome, together with the end of the last attempt if that is not on record yet."""
-    proof = _proof(move, operation, end)
+    proof = operation.attempts[move.attempt - 1].end or end if move.status == "succeeded" and move.attempt else None
     result, lost, why = _result(move, operation, proof)
     record = r.OperationSettled(
         step=driver.step,
@@ -503,35 +505,32 @@ async def _record_outcome(
     news = by_disputes(operation, record) if operation.links.disputes else ()
     if news:
         posts = (*posts, *opening_posts(driver.active.history, (record, *news)))
-    if move.status == "succeeded" and (items := partial_items(driver, operation, proof)):
+    contract = driver.contract(operation)
+    parted = contract.pending is not None or operation.settlement.missing or (proof is not None and proof.pending)
+    if parted and move.status == "succeeded" and (items := partial_items(driver, operation, proof)):
         for part in await record_with_parts(driver, (*first, record, *news), posts, items):
             start_driver(driver.of(part))
     else:
-        await driver.record(*first, *entries, record, *news, ride=_rides(driver, move, operation, end), posts=posts)
-    driver.active.process.limits.leave(driver.id)  # a cancelled run settles what waits
+        await driver.record(*first, *entries, record, *news, ride=_rides(contract, move, operation, end), posts=posts)
+    if driver.active.process.limits.known:
+        driver.active.process.limits.leave(driver.id)  # a cancelled run settles what waits
     driver.active.waiters.settled(driver.step)
 
 
-def _rides(driver: DrivenOperation, move: m.Settle, operation: OperationState, end: r.End | None) -> bool:
+def _rides(contract: Contract, move: m.Settle, operation: OperationState, end: r.End | None) -> bool:
     """True if losing this record costs no more than asking the system again."""
-    contract = driver.contract(operation)
     if move.code == INTERRUPTED and move.status == "cancelled":
         # The message cancels it again. But only we may know how its calls ended, and a delivered operation is dropped.
         return not operation.attempts
     if move.status != "succeeded" or not contract.rides:
         return False
-    return contract.verifies or not (operation.key_unread or (end is not None and not end.key_read))
-
-
-def _proof(move: m.Settle, operation: OperationState, end: r.End | None) -> r.End | None:
-    """The end of the call that gave the result; it may be the end that is recorded with the outcome."""
-    if move.status != "succeeded" or not move.attempt:
-        return None
-    return operation.attempts[move.attempt - 1].end or end
+    if end is not None and len(operation.attempts) == 1:
+        return contract.verifies or end.key_read
+    return contract.verifies or not operation.key_unread
 
 
 def _result(move: m.Settle, operation: OperationState, proof: r.End | None) -> tuple[r.Raw, bool, str]:
-    """The stored result of a success, whether it was lost, and why."""
+    """The stored result of a success, whether it was lost, and why. `proof` is the end of the call that gave it."""
     if proof is not None:
         return proof.result, proof.lost, proof.why if proof.lost else ""
     return (

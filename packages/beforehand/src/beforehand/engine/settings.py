@@ -9,7 +9,7 @@ import msgspec
 from beforehand.errors import UsageError
 from beforehand.journal.host import memory_kib
 
-_SWITCHES: Final = ("private_webhooks", "fast_path")
+_SWITCHES: Final = ("private_webhooks",)
 _AT_LEAST_ONE: Final = (
     "lease_ms",
     "poll_ms",
@@ -52,8 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
     these runs may work at the same time. `recover_held`: how many of them this process holds at most, those that wait
     for a retry or a short pause included. `heads_every_ms`: how often the signed head of the journal is sent to the
     webhook endpoints that ask for it. `private_webhooks`: whether outgoing webhooks may go to loopback and private
-    addresses, and without encryption. `fast_path`: whether the first attempt of an ordinary write takes the straight
-    way; without it the records are the same.
+    addresses, and without encryption.
     `gc_threshold`: while the app is open, Python's garbage collector runs after so many new objects, and does not visit
     those that existed when the app was opened; 0 leaves it to the application.
 
@@ -83,7 +82,6 @@ class Settings(msgspec.Struct, frozen=True):
     recover_held: int = 1_000
     heads_every_ms: int = 3_600_000
     private_webhooks: bool = False
-    fast_path: bool = True
     gc_threshold: int = 0
 
     def __post_init__(self) -> None:

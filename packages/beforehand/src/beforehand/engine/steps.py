@@ -18,7 +18,6 @@ from beforehand.engine.commands import take_commands
 from beforehand.engine.conflicts import thing_of
 from beforehand.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from beforehand.engine.executor import drive, start_driver
-from beforehand.engine.fast_path import attempt_at_once
 from beforehand.engine.journaled import journaled
 from beforehand.engine.messages import Messages, deliver_messages
 from beforehand.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, sealing
@@ -165,11 +164,7 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
     """Drive a new operation in the caller's own task; if the caller is cancelled, a task of its own goes on."""
     driver.scope = scope
     try:
-        if driver.active.process.settings.fast_path and driver.draft is not None and driver.tool is not None:
-            await attempt_at_once(driver, driver.draft, driver.tool)
-        operation = driver.operation
-        if operation.phase not in FINAL:
-            operation = await drive(driver)
+        operation = await drive(driver)
     except asyncio.CancelledError:
         driver.scope = None
         if driver.active.sealed is None:
