@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 import msgspec
@@ -134,23 +134,27 @@ def _parts(world: World, digest: str, violations: list[str]) -> Parts:
 
 
 def _read_back(plan: Plan) -> Plan:
-    """The plan as JSON gives it back (a tuple of an input is a list then), with equal texts as one object.
+    """The plan as JSON gives it back (a tuple of an input is a list then), with each default as the very object.
 
-    A field is left out of what is stored where its value is the very text that is its default.
+    A field is left out of what is stored only where its value is the object that is its default.
     """
-    return msgspec.convert(_interned(msgspec.json.decode(msgspec.json.encode(plan))), Plan)
+    back = msgspec.json.decode(msgspec.json.encode(plan), type=Plan)
+    _with_defaults(back)
+    return back
 
 
-def _interned(value: Any) -> Any:
-    match value:
-        case dict():
-            return {name: _interned(one) for name, one in cast("dict[str, Any]", value).items()}
-        case list():
-            return list(map(_interned, value))  # pyright: ignore[reportUnknownArgumentType]  # any list
-        case str():
-            return sys.intern(value)
-        case _:
-            return value
+def _with_defaults(value: Any) -> None:
+    if isinstance(value, msgspec.Struct):
+        for field in msgspec.structs.fields(value):
+            own: Any = getattr(value, field.name)
+            if type(own) is type(field.default) and own == field.default:
+                msgspec.structs.force_setattr(value, field.name, field.default)
+            else:
+                _with_defaults(own)
+    elif isinstance(value, (dict, list, tuple)):
+        parts: Any = value.values() if isinstance(value, dict) else value
+        for part in parts:
+            _with_defaults(part)
 
 
 def digests_of(parts: Parts) -> dict[str, str]:
