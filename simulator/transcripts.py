@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 import msgspec
@@ -133,7 +133,7 @@ def _parts(world: World, digest: str, violations: list[str]) -> Parts:
     }
 
 
-def _read_back(plan: Plan) -> Plan:
+def read_back(plan: Plan) -> Plan:
     """The plan as JSON gives it back (a tuple of an input is a list then), with each default as the very object.
 
     A field is left out of what is stored only where its value is the object that is its default.
@@ -151,9 +151,10 @@ def _with_defaults(value: Any) -> None:
                 msgspec.structs.force_setattr(value, field.name, field.default)
             else:
                 _with_defaults(own)
-    elif isinstance(value, (dict, list, tuple)):
-        parts: Any = value.values() if isinstance(value, dict) else value
-        for part in parts:
+    elif isinstance(value, dict):
+        _with_defaults(list(cast("dict[str, Any]", value).values()))
+    elif isinstance(value, list | tuple):
+        for part in cast("Sequence[Any]", value):
             _with_defaults(part)
 
 
@@ -180,7 +181,7 @@ def transcripts(seeds: range) -> list[Transcript]:
     """The transcripts of some seeds, without those that differ from one simulation of this tree to the next."""
     found: list[Transcript] = []
     for seed in seeds:
-        plan = _read_back(plan_of(seed))
+        plan = read_back(plan_of(seed))
         parts, struck = parts_of(plan)
         one = Transcript(plan, tuple(struck.items()), digests_of(parts))
         if unsteady := differs(one):
@@ -195,7 +196,7 @@ def kept() -> Kept:
     if not KEPT.is_file():
         raise click.ClickException(f"nothing is kept in {KEPT}: python -m simulator.transcripts keep")
     found = msgspec.json.decode(lzma.decompress(KEPT.read_bytes()), type=Kept)
-    return Kept(found.commit, [msgspec.structs.replace(one, plan=_read_back(one.plan)) for one in found.transcripts])
+    return Kept(found.commit, [msgspec.structs.replace(one, plan=read_back(one.plan)) for one in found.transcripts])
 
 
 _COMPARED: list[Transcript] = []

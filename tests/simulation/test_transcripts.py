@@ -4,6 +4,7 @@ import functools
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from beforehand.engine.engine import Engine
@@ -12,8 +13,9 @@ from simulator.generator.queues import QUEUED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
 from simulator.mutations.planting import kept_seeds
+from simulator.plan import Plan
 from simulator.processes.nemesis import Place
-from simulator.transcripts import Transcript, differs, plan_of, transcripts
+from simulator.transcripts import KINDS, Transcript, differs, plan_of, read_back, transcripts
 from tests.draws import DATE
 
 BITTEN = ("a no is lost", "the last attempt decides", "answers mixed up")
@@ -76,3 +78,11 @@ def test_an_odd_seed_drives_one_run_whatever_its_plan_has(first: int):
         plan = plan_of(seed)
         assert {one.script for one in plan.submissions} <= set(range(len(plan.scripts)))
         assert {order.run.partition("~")[0] for order in plan.orders} <= {one.id for one in plan.scripts}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_that_was_kept_is_stored_as_before(kind: str):
+    """What a plan stores leaves out a default where it is the very object, and not another one that is equal."""
+    plan = read_back(plan_of(KINDS[kind] + 2))
+    kept = msgspec.json.encode(plan)
+    assert msgspec.json.encode(read_back(msgspec.json.decode(kept, type=Plan))) == kept
