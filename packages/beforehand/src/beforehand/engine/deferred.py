@@ -29,6 +29,7 @@ from beforehand.policies import milliseconds
 
 if TYPE_CHECKING:
     from beforehand.engine.invoke import CallResult
+    from beforehand.model.contract import Contract
     from beforehand.model.operation import OperationState
 
 
@@ -206,14 +207,14 @@ def what_is_awaited(driver: OperationDriver) -> str:
 # a deferred outcome does. It is never sent.
 
 
-def partial_items(driver: OperationDriver, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
+def partial_items(contract: Contract, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
     """The pending parts of a success: those that the proving call reported, and those that a reading found missing.
 
     A part that only a reading names is looked for as long as readings go on. A part has no parts of its own.
     """
     if operation.intent.completes:
         return ()
-    pending, contract = proof.pending if proof is not None else (), driver.contract()
+    pending = proof.pending if proof is not None else ()
     declared = contract.pending
     if declared is not None and declared.item and all(item.name != declared.item for item in pending):
         pending = (*pending, r.PendingItem(declared.item, "", milliseconds(declared.within)))

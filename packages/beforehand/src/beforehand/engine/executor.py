@@ -60,7 +60,6 @@ OtherMove: TypeAlias = (
     m.Observe | m.Verify | m.Wait | m.Judge | m.RequestApproval | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
 )
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
-_EARLY: Final = {"held", "awaiting", "unknown"}  # phases in which a caller may be answered before there is an outcome
 _ANSWERED: Final = {"returned", "rejected", "key_in_progress"}  # the system works, whatever its answer
 
 
@@ -92,7 +91,7 @@ async def drive(driver: DrivenOperation) -> OperationState:
     while operation.phase not in FINAL:
         closing = active.draining or (driver.journaled and active.sealed is not None)
         stops = closing and active.history.lifecycle.cancelled is None
-        if stops or (operation.phase in _EARLY and driver.scope is not None and _caller_is_answered(driver, operation)):
+        if stops or (driver.scope is not None and _caller_is_answered(driver, operation)):
             break
         if operation.attempts:
             await account_for_previous_owners(driver)
@@ -506,26 +505,23 @@ async def _record_outcome(
     if news:
         posts = (*posts, *opening_posts(driver.active.history, (record, *news)))
     contract = driver.contract(operation)
-    parted = contract.pending is not None or operation.settlement.missing or (proof is not None and proof.pending)
-    if parted and move.status == "succeeded" and (items := partial_items(driver, operation, proof)):
+    if move.status == "succeeded" and (items := partial_items(contract, operation, proof)):
         for part in await record_with_parts(driver, (*first, record, *news), posts, items):
             start_driver(driver.of(part))
     else:
-        await driver.record(*first, *entries, record, *news, ride=_rides(contract, move, operation, end), posts=posts)
+        await driver.record(*first, *entries, record, *news, ride=_rides(contract, move, operation), posts=posts)
     if driver.active.process.limits.known:
         driver.active.process.limits.leave(driver.id)  # a cancelled run settles what waits
     driver.active.waiters.settled(driver.step)
 
 
-def _rides(contract: Contract, move: m.Settle, operation: OperationState, end: r.End | None) -> bool:
+def _rides(contract: Contract, move: m.Settle, operation: OperationState) -> bool:
     """True if losing this record costs no more than asking the system again."""
     if move.code == INTERRUPTED and move.status == "cancelled":
         # The message cancels it again. But only we may know how its calls ended, and a delivered operation is dropped.
         return not operation.attempts
     if move.status != "succeeded" or not contract.rides:
         return False
-    if end is not None and len(operation.attempts) == 1:
-        return contract.verifies or end.key_read
     return contract.verifies or not operation.key_unread
 
 
