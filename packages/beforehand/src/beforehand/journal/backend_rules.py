@@ -158,11 +158,11 @@ def held_permits(
 ) -> HeldPermits:
     """The permits whose call may be under way. The worker that is `asking` is not gone for itself."""
     states = {name: fate(name) for name in {permit.worker for permit in stored} - {asking}}
-    left = {name: state for name, state in states.items() if not call_is_over(state, pause_bound_ms)}
-    hung = [state.pid for state in left.values() if state.fate == "alive" and state.silent_ms > pause_bound_ms]
-    silent_ms = max((state.silent_ms for state in left.values()), default=0)
-    kept = tuple(permit for permit in stored if permit.worker in {asking, *left})
-    return HeldPermits(kept, min(hung, default=0), silent_ms)
+    holders = {name: state for name, state in states.items() if not call_is_over(state, pause_bound_ms)}
+    hung = [state.pid for state in holders.values() if state.fate == "alive" and state.silent_ms > pause_bound_ms]
+    silent_ms = max((state.silent_ms for state in holders.values()), default=0)
+    held = tuple(permit for permit in stored if permit.worker == asking or permit.worker in holders)
+    return HeldPermits(held, min(hung, default=0), silent_ms)
 
 
 def limits_changed() -> LimitsChanged:

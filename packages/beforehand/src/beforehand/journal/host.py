@@ -365,14 +365,15 @@ def _unescaped(point: str) -> str:
 
 
 Held = Callable[[], AbstractContextManager[None]]
+"""Makes a context in which a virtual clock stands still."""
 
 
 class JournalClock(msgspec.Struct, frozen=True):
     """A clock for `SqliteJournal(path, clock=...)`. It measures leases, waits and settle windows.
 
     `uptime_ms` counts milliseconds and never decreases; its values are comparable while `boot` is the same. `wall_ms`
-    is the wall clock. Every process that opens the file needs a clock with the same `boot`. A virtual clock that jumps
-    while nothing is to be done needs `held`: it stands still inside, because the journal's thread is committing.
+    is the wall clock. Every process that opens the file needs a clock with the same `boot`. A virtual clock, which
+    jumps to the next timer when its loop is idle, gives `held`: a context in which it stands still during a commit.
     """
 
     boot: str

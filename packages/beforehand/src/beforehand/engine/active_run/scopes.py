@@ -186,7 +186,7 @@ class Scope:
 
     def _below(self, path: str) -> Scope:
         scope = Scope(self.active, path, self.host)
-        scope.began_limited = bool(self.host.limits) or self.host.began_limited
+        scope.began_limited = self.limited()
         scope.last_received, scope.authority = self.host.last_received, self.authority
         self.host.children[scope] = None
         return scope

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar, cast
 
 from beforehand.errors import BeforehandError, JournalUnavailable
@@ -33,9 +34,9 @@ class GroupCommit:
 
     def __init__(self, committer: Committer, behind: MakeBackground | None = None, held: Held | None = None) -> None:
         self._committer = committer
-        self._held = held
         self._queue = committer.queue
         self._loop = asyncio.get_running_loop()
+        self._future = self._loop.create_future if held is None else partial(_held_future, self._loop, held)
         self._background: BackgroundWriter = (behind or CommitThread)(committer, self._deliver_from_thread)
         self._pass_is_due = False
         self._rides = 0  # that are not finished
@@ -119,7 +120,7 @@ class GroupCommit:
         items = self._committer.commit_at_once()
         if not items or items[-1] is not item:
             # The thread has it or will have it, and delivers on this loop, so after this line.
-            item.future = self._loop.create_future() if self._held is None else self._held_future(self._held)
+            item.future = self._future()
             self._background.commit_soon()
             return item.future
         if len(items) > 1:
@@ -132,19 +133,11 @@ class GroupCommit:
     def _commit(self, item: CommitItem) -> asyncio.Future[object]:
         if self._stopped:
             raise _closed()
-        item.future = future = self._loop.create_future() if self._held is None else self._held_future(self._held)
+        item.future = future = self._future()
         self._queue.append(item)
         if not self._pass_is_due:
             self._pass_is_due = True
             self._loop.call_soon(self._end_pass)
-        return future
-
-    def _held_future(self, held: Held) -> asyncio.Future[object]:
-        """A future of a write. A clock that is not the machine's stands still until it is done."""
-        future: asyncio.Future[object] = self._loop.create_future()
-        holding = contextlib.ExitStack()
-        holding.enter_context(held())
-        future.add_done_callback(lambda _: holding.close())
         return future
 
     def _end_pass(self) -> None:
@@ -197,6 +190,15 @@ class GroupCommit:
         error = self._refused.pop((lease.row, lease.token), None)
         if error is not None:
             raise error
+
+
+def _held_future(loop: asyncio.AbstractEventLoop, held: Held) -> asyncio.Future[object]:
+    """A future during which a virtual clock stands still."""
+    future: asyncio.Future[object] = loop.create_future()
+    holding = contextlib.ExitStack()
+    holding.enter_context(held())
+    future.add_done_callback(lambda _: holding.close())
+    return future
 
 
 def _closed() -> JournalUnavailable:
