@@ -16,7 +16,15 @@ from beforehand.control.approvals import checked_proof
 from beforehand.control.queues import Submitted, submit
 from beforehand.control.service import ControlService
 from beforehand.engine.commands import Applied
-from beforehand.errors import NotAllowed, QueueDraining, QueueFull, RunError, SignInNeeded, UnknownRun, UsageError
+from beforehand.errors import (
+    NotAllowed,
+    ParameterMismatch,
+    QueueDraining,
+    QueueFull,
+    SignInNeeded,
+    UnknownRun,
+    UsageError,
+)
 from beforehand.inspect.monitors.findings import Acknowledgement
 from beforehand.inspect.reader import JournalReader, ReadRecord
 from beforehand.inspect.timeline import Timeline, timeline
@@ -233,9 +241,11 @@ class UseCases:
         found = self.service.engine.agents.get(asked.agent)
         if not isinstance(found, Agent) or is_system(asked.agent):
             raise ProblemResponse(
-                HTTPStatus.NOT_FOUND, f"this server has no agent {asked.agent!r}", known="nothing was submitted",
+                HTTPStatus.NOT_FOUND,
+                f"this server has no agent {asked.agent!r}",
+                known="nothing was submitted",
                 next_step="name its file when the server is started: beforehand serve FILE.py:AGENT",
-            )  # fmt: skip
+            )
         if who.tenants and asked.tenant not in who.tenants:
             raise NotAllowed(
                 f"{who.name} may not submit for the tenant {asked.tenant!r} with this token",
@@ -257,8 +267,11 @@ class UseCases:
             return await submit(self.service.engine, agent, given, how, key=asked.key, by=who.name)
         except (QueueFull, QueueDraining):
             raise
-        except RunError as taken:  # it says what the run of another person was given
-            raise taken if may(who, "look") else type(taken)("the key names another run", run="") from None
+        except ParameterMismatch:
+            if may(who, "look"):
+                raise
+            # The error quotes what that run was given, and a submitter may see no run of another account.
+            raise ParameterMismatch("the key names another run", run="", next_step="give a key of your own") from None
         except UsageError as misfit:
             status = HTTPStatus.UNPROCESSABLE_ENTITY
             raise ProblemResponse(status, misfit.message, known=misfit.known, next_step=misfit.next_step) from misfit

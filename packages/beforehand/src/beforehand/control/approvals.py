@@ -143,9 +143,12 @@ def approval_of(operation: OperationState, granted: Granted) -> Command:
     """The command that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
     _checked_new(operation, granted.by)
     record = r.ApprovalGranted(
-        step=operation.step, approval=operation.approval.asked_digest, by=granted.by, note=granted.why,
+        step=operation.step,
+        approval=operation.approval.asked_digest,
+        by=granted.by,
+        note=granted.why,
         until=granted.until_ms,
-    )  # fmt: skip
+    )
     return Command("approve", granted.by, granted.why, record)
 
 

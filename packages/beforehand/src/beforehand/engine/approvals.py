@@ -63,10 +63,17 @@ async def ask(driver: OperationDriver, move: m.RequestApproval) -> None:
     otherwise_ms = driver.log.process.settings.answer_within_ms
     on = terms(driver.contract().gate, operation.judgement.ruling, otherwise_ms, escalated=move.escalated)
     record = r.OperationParked(
-        step=driver.step, why=what_is_asked(driver, move), rule=move.rule, asks=driver.asks(driver.operation),
-        people=on.people, until=stamp["at"] + on.within_ms if on.within_ms else 0, queue=on.queue,
-        on_expiry=on.on_expiry, require=on.require, **stamp,
-    )  # fmt: skip
+        step=driver.step,
+        why=what_is_asked(driver, move),
+        rule=move.rule,
+        asks=driver.asks(driver.operation),
+        people=on.people,
+        until=stamp["at"] + on.within_ms if on.within_ms else 0,
+        queue=on.queue,
+        on_expiry=on.on_expiry,
+        require=on.require,
+        **stamp,
+    )
     await _note(driver, record)
 
 

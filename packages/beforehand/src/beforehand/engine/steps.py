@@ -48,7 +48,11 @@ if TYPE_CHECKING:
 
 
 class CallMetadata(msgspec.Struct, frozen=True, gc=False):
-    """How sure its chooser is, what touched its arguments, why it is sent again, and if the yes to a plan covers it."""
+    """Facts about a call besides its arguments.
+
+    `confidence` is how sure its chooser is (0 to 1), `taint` what touched its arguments, `again` why it is sent again
+    although something is pending. `covered`: the yes to a plan covers it.
+    """
 
     confidence: float | None = None
     taint: str = ""
@@ -545,6 +549,4 @@ async def read_messages(scope: Scope) -> Messages:
 def with_metadata(scope: Scope, intent: r.Intent, about: CallMetadata) -> r.Intent:
     """The intent with this metadata. The default confidence is that of the preceding decision in the branch."""
     sure = scope.host.sure if about.confidence is None else about.confidence
-    return msgspec.structs.replace(
-        intent, confidence=sure, taint=about.taint, again=about.again, covered=about.covered
-    )  # fmt: skip
+    return msgspec.structs.replace(intent, confidence=sure, taint=about.taint, again=about.again, covered=about.covered)
