@@ -15,7 +15,6 @@ The commit that was kept stays runnable: `show` and the report of a difference c
 
 from __future__ import annotations
 
-import contextlib
 import lzma
 import os
 import subprocess
@@ -23,40 +22,38 @@ import sys
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 import click
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.testing.world.stage import without_warnings
 from simulator.campaign import in_turn, on_all_cores
 from simulator.generator.plans import RANGES, draw
 from simulator.plan import Fault, Plan
 from simulator.processes.nemesis import Place
 from simulator.services.network import STOPS
-from simulator.world import QUICK, Conditions, World
+from simulator.world import Conditions, Journal, Report, World, world_of
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 KEPT: Final = ROOT / "simulator" / "transcripts.json.xz"
 OLDER: Final = ROOT / ".older-tree"
 """Where the commit that was kept is checked out."""
 EACH: Final = 450
-"""So many seeds of each kind of plan."""
+"""Seeds of each kind of plan."""
 BATCH: Final = 5
 KINDS: Final = {name: first for name, first in RANGES.items() if name != "bodies"}
-"""The kinds of plans but bodies that do much at once: of two parts that are cancelled together, either leaves first."""
+"""The kinds of plans that are kept. In `bodies` it varies which of two parts cancelled together leaves first."""
 ON_FILES: Final = 10
-"""One seed of so many runs on SQLite files."""
+"""Every tenth seed runs on SQLite files."""
 STEADY: Final = 2
-"""A difference counts when it is there in so many further simulations.
+"""A seed is simulated so often again before a difference counts.
 
 Python keeps tasks in sets by their address, so about one plan in a thousand ends a millisecond earlier or later from
 one simulation to the next.
 """
 TOLD: Final = 3
-"""So many seeds that differ are shown with their first difference; the others are named."""
+"""Of the seeds that differ, the first ones are shown with their differences, and the others are named."""
 
 
 def plan_of(seed: int) -> Plan:
@@ -99,27 +96,17 @@ Parts = dict[str, list[str]]
 
 def parts_of(plan: Plan, strikes: dict[Place, Fault] | None = None) -> tuple[Parts, dict[Place, Fault]]:
     """Simulate a plan: its transcript, part by part, and where faults struck, unless `strikes` says where they do."""
-    conditions = Conditions(by_purpose=True, strikes=strikes)
-    with contextlib.ExitStack() as ending:
-        ending.enter_context(without_warnings())
-        directory = None
-        if plan.seed % ON_FILES == ON_FILES - 1:
-            made = TemporaryDirectory(prefix="beforehand-", dir=QUICK if QUICK.is_dir() else None)
-            directory = Path(ending.enter_context(made))
-        world = World(plan, directory=directory, conditions=conditions)
-        try:
-            report = world.simulate()
-            return _parts(world, report.digest, [str(one) for one in report.violations]), world.nemesis.places
-        finally:
-            world.end()
+    journal: Journal = "sqlite" if plan.seed % ON_FILES == ON_FILES - 1 else "memory"
+    with world_of(plan, journal=journal, conditions=Conditions(by_purpose=True, strikes=strikes)) as world:
+        return _parts(world, world.simulate()), world.nemesis.places
 
 
-def _parts(world: World, digest: str, violations: list[str]) -> Parts:
+def _parts(world: World, report: Report) -> Parts:
     parts = {
         "requests": list(map(str, world.requests)),
         "effects": [str(effect) for service in world.services.values() for effect in service.effects],
-        "violations": violations,
-        "what was received": [digest],
+        "violations": list(map(str, report.violations)),
+        "what was received": [report.digest],
         "struck": list(map(str, world.nemesis.places.items())),
     }
     if world.files is not None:
@@ -194,7 +181,7 @@ def transcripts(seeds: range) -> list[Transcript]:
 def kept() -> Kept:
     """What is kept. Raises `click.ClickException`."""
     if not KEPT.is_file():
-        raise click.ClickException(f"nothing is kept in {KEPT}: python -m simulator.transcripts keep")
+        raise click.ClickException(f"nothing is kept in {KEPT.name} yet: make transcripts ARGS=keep")
     found = msgspec.json.decode(lzma.decompress(KEPT.read_bytes()), type=Kept)
     return Kept(found.commit, [msgspec.structs.replace(one, plan=read_back(one.plan)) for one in found.transcripts])
 
@@ -203,10 +190,10 @@ _COMPARED: list[Transcript] = []
 """What processes that are forked for the comparison find here: it is large, and they need no copy."""
 
 
-def differing(transcripts: Sequence[Transcript]) -> Iterator[list[tuple[int, list[str]]]]:
+def differing(older: Sequence[Transcript]) -> Iterator[list[tuple[int, list[str]]]]:
     """The seeds that differ, with the parts in which they do, batch after batch."""
-    _COMPARED[:] = transcripts
-    yield from on_all_cores(_differing, in_turn([range(len(transcripts))], BATCH), os.cpu_count() or 1)
+    _COMPARED[:] = older
+    yield from on_all_cores(_differing, in_turn([range(len(older))], BATCH), os.cpu_count() or 1)
 
 
 def _differing(places: range) -> list[tuple[int, list[str]]]:
@@ -311,8 +298,10 @@ def _there(commit: str, seed: int) -> Parts:
     sources = [str(OLDER), *(str(one) for one in sorted(OLDER.glob("packages/*/src")))]
     told = subprocess.run(  # noqa: S603 - this module, in the older tree
         [sys.executable, "-W", "ignore", "-m", "simulator.transcripts", "show", str(seed), "--json"],
-        cwd=OLDER, env=os.environ | {"PYTHONPATH": os.pathsep.join(sources)}, stdout=subprocess.PIPE, check=True,
+        cwd=OLDER, env=os.environ | {"PYTHONPATH": os.pathsep.join(sources)}, stdout=subprocess.PIPE, check=False,
     )  # fmt: skip
+    if told.returncode:
+        raise click.ClickException(f"commit {commit[:8]}, which is in {OLDER.name}, could not simulate seed {seed}")
     return msgspec.json.decode(told.stdout, type=Parts)
 
 

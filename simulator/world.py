@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -117,9 +118,7 @@ class World:
         self._place: Final = f"{directory}/" if directory else ""
         self.files: Final = self._files(directory) if directory else None
         self.journal: Final = self.files or self.store
-        self.settings: Final = settings_from(
-            {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings
-        )
+        self.settings: Final = settings_from(UNHURRIED | plan.settings)
         self.requests: Final[list[tuple[int, Request]]] = []
         """The writes that arrived at the services, in order, with the time of each."""
         self.newer: bool = False
@@ -179,11 +178,11 @@ class World:
         )  # fmt: skip
 
     def end(self) -> None:
-        """Close the files, if it has any: nothing more is read of this world."""
-        if self.files is not None:
-            for life in self.lives.values():
-                life.disk.die()
-            self.files.close()
+        """Close the files: nothing more is read of this world."""
+        assert self.files is not None, "it was made for files"
+        for life in self.lives.values():
+            life.disk.die()
+        self.files.close()
 
     def _accident(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -452,12 +451,21 @@ def simulate(
     plan: Plan, *, story: bool = False, journal: Journal = "memory", conditions: Conditions = ORDINARY
 ) -> Report:
     """Simulate one plan."""
-    with without_warnings():
+    with world_of(plan, story=story, journal=journal, conditions=conditions) as world:
+        return world.simulate()
+
+
+@contextlib.contextmanager
+def world_of(
+    plan: Plan, *, story: bool = False, journal: Journal = "memory", conditions: Conditions = ORDINARY
+) -> Generator[World]:
+    """The world of one plan. Its files are closed and removed afterwards."""
+    with contextlib.ExitStack() as ending:
+        ending.enter_context(without_warnings())
         if journal == "memory":
-            return World(plan, story=story, conditions=conditions).simulate()
-        with TemporaryDirectory(prefix="beforehand-", dir=QUICK if QUICK.is_dir() else None) as place:
-            world = World(plan, story=story, directory=Path(place), conditions=conditions)
-            try:
-                return world.simulate()
-            finally:
-                world.end()
+            yield World(plan, story=story, conditions=conditions)
+            return
+        made = TemporaryDirectory(prefix="beforehand-", dir=QUICK if QUICK.is_dir() else None)
+        world = World(plan, story=story, directory=Path(ending.enter_context(made)), conditions=conditions)
+        ending.callback(world.end)
+        yield world

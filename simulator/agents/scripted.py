@@ -115,14 +115,14 @@ async def _together(run: Run, tools: Any, group: list[Step], ears: Ears) -> list
     if len(group) == 1:
         return [await _perform(run, tools, group[0], ears)]
     branches = ears.branches(len(group))
-    taken = [_perform(run, tools, step, own) for step, own in zip(group, branches, strict=True)]
+    calls = [_perform(run, tools, step, own) for step, own in zip(group, branches, strict=True)]
     if group[0].group < BODY:
-        news = [*await run.gather(*taken)]
+        news = [*await run.gather(*calls)]
     else:
-        async with run.task_group() as beside:
-            others = [beside.create_task(one) for one in taken[:-1]]
-            last = await taken[-1]
-        news = [*(one.result() for one in others), last]
+        async with run.task_group() as task_group:
+            tasks = [task_group.create_task(call) for call in calls[:-1]]
+            last = await calls[-1]
+        news = [*(task.result() for task in tasks), last]
     ears.join(branches)
     return news
 

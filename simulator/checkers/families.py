@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FAMILY: Final = 32
 LATE_MS: Final = 10 * 60_000
-"""So long after a run was called off, nothing is sent below it any more. A process may have been stopped meanwhile."""
+"""From this time after a run was called off, nothing is sent by runs below it. A process may be stopped until then."""
 COMMITS_MS: Final = 5_000
 """A commit takes less, on the slowest disk."""
 CALLED_OFF: Final = frozenset({"cancelled", "handed_over"})
@@ -44,7 +44,7 @@ class Families:
         """The children that are on record in their parents."""
         self.stored: Final[set[str]] = set()
         self._left: Final[set[tuple[str, str]]] = set()
-        """The starts of children whose code was cancelled meanwhile: then the child may be on record alone."""
+        """The steps that start a child and whose caller was cancelled: the child may be recorded and never stored."""
         self._ends: dict[str, r.RunCompleted | r.RunStoppedRecord] = {}
         self._joined: set[str] = set()
         self._until: dict[str, int] = {}

@@ -139,7 +139,7 @@ class Trips:
         if not (trip.backward and part.attempts and forward) or part.refused:
             return
         if part.intent.tool not in UNDOES:
-            self._broken(SAGA, f"{part.name} is sent again, {trip.name} was called off, and nothing compensates it")
+            self._broken(SAGA, f"{part.name} is sent again after {trip.name} was called off, and has no compensation")
         if run in self._ended_by_people:
             self._broken(SAGA, f"{part.name} is sent again by itself after a person has ended the run")
 

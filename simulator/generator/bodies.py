@@ -31,8 +31,8 @@ _STRIKES: Final = ("kill", "kill", "shutdown", "pause", "power", "slow", "journa
 def with_bodies(plan: Plan, seed: int) -> Plan:
     """The plan with steps of all kinds at once, over a journal that may be slower than they are."""
     chance = dice("bodies", seed)
-    scripts = tuple(Script(one.id, _body(chance, one.id)) for one in plan.scripts)
-    faults = [one for one in plan.faults if one.kind not in _APART and not one.service]
+    scripts = tuple(Script(script.id, _body(chance, script.id)) for script in plan.scripts)
+    faults = [fault for fault in plan.faults if fault.kind not in _APART and not fault.service]
     faults += [
         Fault(chance.choice(_STRIKES), chance.randrange(1, 300), ms=chance.randrange(500, _MINUTE))
         for _ in range(chance.choice((0, 1, 2, 4)))
@@ -43,7 +43,7 @@ def with_bodies(plan: Plan, seed: int) -> Plan:
     return replace(
         plan, seed=seed, scripts=scripts, faults=tuple(faults), settings=settings, permits=(), tellings=(),
         policy=False, reviews=False, strangers=0, disk_ms=chance.choice((2, 20, 150, 600)),
-        orders=tuple(order for one in scripts for order in _orders(chance, one.id)),
+        orders=tuple(order for script in scripts for order in _orders(chance, script.id)),
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def _body(chance: random.Random, name: str) -> tuple[Step, ...]:
 def _group(chance: random.Random, name: str, group: int, kinds: tuple[str, ...], depth: int = 0) -> tuple[Step, ...]:
     count = chance.choice((1, 2, 2, 3, 4)) if depth < 2 else 1
     group = SIDE_BY_SIDE if chance.random() < 0.3 else group
-    kinds = kinds if depth < 3 else tuple(one for one in kinds if one not in {"limit", "trip"})
+    kinds = kinds if depth < 3 else tuple(kind for kind in kinds if kind not in {"limit", "trip"})
     return tuple(_step(chance, chance.choice(kinds), f"{name}{'abcd'[at]}", group, depth) for at in range(count))
 
 

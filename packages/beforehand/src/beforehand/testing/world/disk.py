@@ -115,7 +115,7 @@ class Store(MemoryJournal):
 
 
 def subject(given: object) -> str:
-    """The run and record, or the entry, of a call, where it names one: the same however many calls came before."""
+    """The subject of a call: the run and its first record, the stream and key of an entry, or a name; else empty."""
     match given:
         case Write(lease=lease, rows=rows):
             return f"{lease.run} {rows[0].seq if rows else 0}"
