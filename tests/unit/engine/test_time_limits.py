@@ -146,38 +146,6 @@ async def test_branches_under_a_limit_are_left_where_they_were(lab: Lab):
 
 
 @virtual
-async def test_branches_that_end_with_the_limit_are_joined_on_replay_if_they_were(lab: Lab):
-    async def body(run: Run, told: list[str], mail: Mail) -> None:
-        async def one(name: str) -> None:
-            await run.sleep(seconds(3))
-            told.append(name)
-
-        async with run.timeout(seconds(3)):
-            await run.gather(one("a"), one("b"))
-            told.append("joined")
-            await run.sleep(seconds(1))
-            told.append("not reached")
-
-    told = await told_twice(lab, body)
-    assert told[-1] == OVER
-    assert "not reached" not in told
-
-
-@virtual
-async def test_the_end_of_a_task_group_under_a_limit_is_on_record(lab: Lab):
-    async def body(run: Run, told: list[str], mail: Mail) -> None:
-        async with run.timeout(seconds(3)):
-            async with run.task_group() as group:
-                group.create_task(mail("a", 1))
-            await run.gather(mail("b", 0.5))
-            await run.sleep(seconds(3))
-            told.append("not reached")
-
-    assert await told_twice(lab, body) == [OVER]
-    assert [one.step for one in lab.of("r-ann", r.ValueRecorded)] == ["joined#1", "joined#2"]
-
-
-@virtual
 async def test_a_body_that_ends_a_while_after_its_last_step_is_not_ended_on_replay(lab: Lab):
     """Nothing on record says that the body has ended, but the limit comes only when the code has had the time to."""
 
