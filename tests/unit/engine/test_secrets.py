@@ -399,4 +399,5 @@ def test_many_values_are_remembered_up_to_a_limit_and_short_ones_are_not():
     for value in values:
         masks.redact({"card": value, "cvc": "123", "ok": True, "n": None}, ("card", "cvc", "ok", "n"))
     assert masks.text(f"{values[-1]} {values[10]} 123 True") == "[masked] [masked] 123 True"
-    assert masks.text(values[0]) == values[0]
+    forgotten = f"{values[0]}."  # at the end of a text the beginning of any other value would be masked, too
+    assert masks.text(forgotten) == forgotten
