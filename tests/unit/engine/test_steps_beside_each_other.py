@@ -72,8 +72,10 @@ async def slow_kid(run: Run, name: str) -> str:
 Body = Callable[[Run, list[Any], Office], Awaitable[object]]
 
 
-async def told_twice(lab: Lab, body: Body, office: Office, *, signals: bool = False) -> list[Any]:
-    """What code is told live, and by a replay an hour later."""
+async def told_twice(
+    lab: Lab, body: Body, office: Office, *, signals: bool = False, held_s: float | None = None
+) -> list[Any]:
+    """What code is told live, and by a replay an hour later. The disk stands still for a second after `held_s`."""
     told: list[list[Any]] = []
 
     @agent(run_id="r-{name}", tools=office.tools)
@@ -87,6 +89,11 @@ async def told_twice(lab: Lab, body: Body, office: Office, *, signals: bool = Fa
         if signals:
             await lab.pass_time(seconds=2.5)
             await app.service.signal("r-ann", "news", payload="good")
+        if held_s is not None:
+            await lab.pass_time(seconds=held_s)
+            lab.processes[-1].awake.clear()
+            await lab.pass_time(seconds=1)
+            lab.processes[-1].awake.set()
         with pytest.raises(RunSuspended):
             await running
     await lab.pass_time(hours=1)
@@ -164,6 +171,42 @@ async def test_a_body_that_awaits_its_tasks_after_a_step_is_suspended_all_the_sa
         await lab.pass_time(seconds=60)
         assert running.done()
         assert isinstance(running.exception(), RunSuspended)
+
+
+# --- answers that become durable together ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("takes", [1.2, 1.4, 1.8])
+@virtual
+async def test_an_answer_is_not_received_beside_the_failure_that_cancels_its_caller(lab: Lab, takes: float):
+    """On a slow disk one commit holds both answers. A replay lets the failure have its effect between them."""
+
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        async def fails() -> None:
+            await run.sleep(seconds(1.1))
+            raise KeyError("bad news")
+
+        async def books() -> None:
+            await run.sleep(seconds(takes))
+            told.append(await office.book("flight"))
+
+        try:
+            await run.gather(run.gather(fails(), run.sleep(HOUR)), books())
+        except KeyError as error:
+            told.append(str(error))
+
+    assert await told_twice(lab, body, Office(lab), held_s=1.0) == ["'bad news'"]
+
+
+@virtual
+async def test_code_that_asks_who_came_first_is_told_the_same_twice(lab: Lab):
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        async with run.task_group() as group:
+            first, second = (group.create_task(run.sleep(seconds(number))) for number in (1.1, 1.2))
+            await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+            told.append((first.done(), second.done()))
+
+    assert await told_twice(lab, body, Office(lab), held_s=1.0) == [(True, False)]
 
 
 # --- refusals that have no record ----------------------------------------------------------------------------------

@@ -314,7 +314,7 @@ def _deliver_at_once(active: ActiveRun, step: str) -> DeliveredOperation | None:
     delivery = history.delivered.by_step.get(step)
     if delivery is None or delivery.kind != "outcome" or delivery.index != active.replay.order.at:
         return None
-    if history.boundaries.by_name or step in active.drivers.tasks:
+    if history.boundaries.by_name or step in active.drivers.tasks or delivery.index in history.delivered.apart:
         return None
     return _deliver(active, step, active.replay.take(step))
 

@@ -259,43 +259,32 @@ class Deliveries(msgspec.Struct, eq=False):
     dropped: dict[int, None] = {}
     """Deliveries inside transactions that began anew: no code takes them any more."""
     apart: dict[int, None] = {}
-    """Deliveries of the past that came to another branch than the one before, and at a later moment."""
+    """Deliveries that came to another branch than the one before, and at a later moment."""
     branch: str = ""
     at: int = 0
-    """To which branch the newest delivery of the past came, and when."""
+    """To which branch the newest delivery came, and when."""
 
-    def deliver(self, step: str, kind: str = "outcome", detail: str = "", attempts: int = 0) -> None:
-        """The next thing that code receives."""
+    def deliver(self, step: str, record: r.Record, kind: str = "outcome", detail: str = "", attempts: int = 0) -> None:
+        """The next thing that code receives, by this record. Note whether it comes apart from the one before."""
         self.by_step[step] = Delivery(self.count, step, kind, detail, attempts)
-        self.count += 1
-
-    def deliver_past(self, record: r.OperationSettled) -> None:
-        """The next outcome that code received, by a record of the past."""
-        self.by_step[record.step] = Delivery(self.count, record.step)
-        self.count += 1
-        if self.branch or "/" in record.step:
-            self.note_branch(record.step, record)
-        self.at = record.at
-
-    def note_branch(self, step: str, record: r.Record) -> None:
-        """The newest delivery follows from this record of the past: note whether it came apart from the one before."""
-        branch = step.rpartition("/")[0]
+        name: str = getattr(record, "step", "") or getattr(record, "transaction", "")
+        branch = name.rpartition("/")[0]
         # A value that code recorded in passing did not come from outside.
         if branch != self.branch and record.at != self.at and not isinstance(record, r.ValueRecorded):
-            self.apart[self.count - 1] = None
-        self.branch = branch
+            self.apart[self.count] = None
+        self.branch, self.at, self.count = branch, record.at, self.count + 1
 
     def drop(self, step: str) -> None:
         """No code takes this delivery any more."""
         self.dropped[self.by_step.pop(step).index] = None
 
-    def leave(self, step: str) -> None:
+    def leave(self, record: r.CallerLeft) -> None:
         """The caller of this step was cancelled."""
-        self.left[step] = None
-        if step in self.by_step:
-            self.by_step[step] = replace(self.by_step[step], kind="left")  # the outcome was there, the caller was not
+        self.left[record.step] = None
+        if (before := self.by_step.get(record.step)) is not None:
+            self.by_step[record.step] = replace(before, kind="left")  # the outcome was there, the caller was not
         else:
-            self.deliver(step, "left")
+            self.deliver(record.step, record, "left")
 
 
 class Boundaries(msgspec.Struct, eq=False):
@@ -396,7 +385,7 @@ class RunHistory:
             self._decision(record)  # type: ignore[arg-type]  # as its kind says
         elif isinstance(record, ANSWERS):
             self.steps.answers[record.step] = record
-            self.delivered.deliver(record.step)
+            self.delivered.deliver(record.step, record)
             if kind is not r.ReadRecorded:
                 self._learn(record)
         else:
@@ -427,17 +416,12 @@ class RunHistory:
                     operations[record.step] = ended
                     self.records += 2
                     self.ownership.fruitless = ()
-                    delivered.deliver_past(record)
+                    delivered.deliver(record.step, record)
                     continue
             if begun:
                 self._begin_all(begun)  # before another record can ask for them, and in their order
-            count, known = delivered.count, False
+            known = False
             self.add(record)
-            if delivered.count != count:
-                step = getattr(record, "step", "") or getattr(record, "transaction", "")
-                if delivered.branch or "/" in step:
-                    delivered.note_branch(step, record)
-                delivered.at = record.at
         self._begin_all(begun)
 
     def _is_ordinary(self) -> bool:
@@ -578,7 +562,7 @@ class RunHistory:
                 self.shared = SharedUse()
         elif isinstance(record, r.DecisionRecorded):
             self.steps.answers[record.step] = record
-            self.delivered.deliver(record.step)
+            self.delivered.deliver(record.step, record)
             if record.status == "failed":
                 self.steps.unanswered[record.step] = self.delivered.count - 1
         if self.budget is not None:
@@ -607,7 +591,7 @@ class RunHistory:
                 return
             if operation.intent.serves or self.boundaries.called_off(step) is not None:
                 return
-        delivered.deliver(step)
+        delivered.deliver(step, record)
 
     def _hear(self, record: r.OperationRecord) -> None:
         """A person's result or arguments may shape what code does next; a yes or a no alone proposes nothing."""
@@ -714,7 +698,7 @@ class RunHistory:
         elif after.over and exit_of(name) not in self.boundaries.exits:
             self.boundaries.exits[exit_of(name)] = after
             if exit_of(name) not in self.delivered.left:
-                self.delivered.deliver(exit_of(name))
+                self.delivered.deliver(exit_of(name), record)
 
     def _renew(self, names: Iterable[str]) -> None:
         """These transactions begin anew: their steps are history, and code takes new ones."""
@@ -757,7 +741,7 @@ class RunHistory:
         if record.step in delivered.left:
             return  # the caller has left and takes nothing more: a second delivery would keep all later ones waiting
         (delivered.promised if record.told == PROMISE else delivered.told_unknown)[record.step] = None
-        delivered.deliver(record.step, record.told, record.detail, len(self.operations[record.step].attempts))
+        delivered.deliver(record.step, record, record.told, record.detail, len(self.operations[record.step].attempts))
 
     def _run(self, record: r.RunRecord) -> None:
         """A record about the run: what its code receives, or the state of the run."""
@@ -835,12 +819,12 @@ class RunHistory:
             self.messages.deliver(record)
         if record.step not in self.operations:  # an operation's outcome is what its code receives
             self.steps.answers[record.step] = record
-            self.delivered.deliver(record.step)
+            self.delivered.deliver(record.step, record)
 
     def _left(self, record: r.CallerLeft) -> None:
         if self.messages is not None:
             self.messages.forget(record.step)
-        self.delivered.leave(record.step)
+        self.delivered.leave(record)
 
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)

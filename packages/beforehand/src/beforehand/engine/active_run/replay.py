@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Final, NoReturn, Protocol
 
@@ -22,15 +22,26 @@ class DeliveryOrder:
     code comes to rest.
     """
 
-    def __init__(self, over: Iterable[int], apart: Container[int], waiters: Waiters) -> None:
+    def __init__(self, over: Iterable[int], apart: dict[int, None], waiters: Waiters) -> None:
         self.at: int = 0
         self._next: int = 0
         self._over = dict.fromkeys(over)
-        self._apart = apart
+        self.apart = apart
         self._waiters = waiters
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
         if self._over:
             self._advance()
+
+    def is_open(self, index: int) -> bool:
+        """True if this delivery may be taken now; without any that is `apart`, those up to `at` may be.
+
+        One that is recorded once its turn has come follows the rule of a replay, which knows it before: without it, two
+        answers of one commit on a slow disk would reach their branches together here, and one after the other there.
+        """
+        if index == self.at and index in self.apart and self._waiters.beside_others():
+            self.at = index - 1
+            self._waiters.once_settled(partial(self._open, index))
+        return index <= self.at
 
     def before(self, index: int) -> list[asyncio.Future[None]]:
         """The coroutines that wait until everything that was delivered before this one is taken."""
@@ -42,7 +53,8 @@ class DeliveryOrder:
             self._over[index] = None
             return
         self._next += 1
-        if self._over or self._apart or self._waiting:
+        if self._over or self.apart or self._waiting:
+            self.apart.pop(index, None)
             self._advance()
         else:
             self.at = self._next
@@ -51,7 +63,7 @@ class DeliveryOrder:
         while self._next in self._over:
             del self._over[self._next]
             self._next += 1
-        if self._next in self._apart:
+        if self._next in self.apart:
             self._waiters.once_settled(partial(self._open, self._next))
         else:
             self._open(self._next)
@@ -59,6 +71,7 @@ class DeliveryOrder:
     def _open(self, index: int) -> None:
         if index == self._next:  # it may have been given up while code came to rest
             self.at = index
+            self.apart.pop(index, None)
             if self._waiting and (waiting := self._waiting.pop(index, None)):
                 wake_all(waiting)
 
@@ -160,15 +173,16 @@ class Replay:
         """Done once everything that was delivered before this has been taken."""
         index = self._history.delivered.by_step[step].index
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if index > self.order.at:
-            self.order.before(index).append(future)
-        else:
+        if self.order.is_open(index):
             future.set_result(None)
+        else:
+            self.order.before(index).append(future)
         return future
 
     async def reach_turn(self, scope: Scope, step: str) -> None:
         """Wait until everything that was delivered before this has been taken."""
-        while (delivery := self._history.delivered.by_step.get(step)) is not None and delivery.index > self.order.at:
+        delivered = self._history.delivered.by_step
+        while (delivery := delivered.get(step)) is not None and not self.order.is_open(delivery.index):
             await self._waiters.wait(scope, self.order.before(delivery.index), Pause("replay", step))
 
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
@@ -177,7 +191,7 @@ class Replay:
         A caller that received it before it was cancelled does so again: it is cancelled at its next wait.
         """
         index, cancelled = self._history.delivered.by_step[step].index, None
-        while index > self.order.at:
+        while index > self.order.at or (self.order.apart and not self.order.is_open(index)):
             try:
                 await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
             except asyncio.CancelledError as error:
@@ -276,8 +290,6 @@ class Replay:
 
     def _shown(self, step: str) -> str:
         """A recorded step with the call that it was, where it was one."""
-        operation = self._history.operations.get(step)
-        call = (
-            f": {operation.intent.tool} {bytes(operation.intent.arguments).decode()}" if operation is not None else ""
-        )
-        return f"{self._history.run}/{step}{call}"
+        if (operation := self._history.operations.get(step)) is None:
+            return f"{self._history.run}/{step}"
+        return f"{self._history.run}/{step}: {operation.intent.tool} {bytes(operation.intent.arguments).decode()}"

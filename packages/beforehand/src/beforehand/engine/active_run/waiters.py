@@ -163,6 +163,10 @@ class Waiters:
         """True if every branch of agent code and every driver waits."""
         return self._active.root.at_rest() and all(step in self.resting for step in self._active.drivers.tasks)
 
+    def beside_others(self) -> bool:
+        """True if agent code has branches at this moment."""
+        return bool(self._active.root.children)
+
     def once_settled(self, then: Callable[[], object]) -> None:
         """Call `then` after `PASSES` of the loop: code has come to rest, and a cancellation to its branches."""
         loop = asyncio.get_running_loop()
