@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from beforehand.engine.driven_operation import DrivenOperation
-from beforehand.engine.invoke import CallResult
+from beforehand.engine.findings import CallResult
+from beforehand.engine.operation_driver import OperationDriver
 from beforehand.errors import NotSent
 from beforehand.model import records as r
 from simulator.mutations.mutation import Mutant, always
@@ -18,7 +18,7 @@ def attempts_ride(original: Any) -> Any:
     """An attempt is not waited for: its call begins before it is durable."""
 
     @functools.wraps(original)
-    async def record(driver: DrivenOperation, *records: Any, ride: bool = False, **named: Any) -> None:
+    async def record(driver: OperationDriver, *records: Any, ride: bool = False, **named: Any) -> None:
         if any(isinstance(one, r.AttemptStarted) for one in records) and driver.journaled:
             stored = () if driver.tool is None else driver.log.contract_record(driver.tool)
             driver.log.buffer(*(() if driver.step in driver.log.history.operations else stored), *records)
@@ -32,7 +32,7 @@ def ends_ride(original: Any) -> Any:
     """The end of a call is filed, and no record of it is waited for."""
 
     @functools.wraps(original)
-    async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> None:
+    async def file_end(driver: OperationDriver, number: int, answer: CallResult) -> None:
         log = driver.log
         append = log.append
 
@@ -52,7 +52,7 @@ def errors_are_unsent(original: Any) -> Any:
     """Every error of a call is taken for a proof that nothing was sent."""
 
     @functools.wraps(original)
-    async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> None:
+    async def file_end(driver: OperationDriver, number: int, answer: CallResult) -> None:
         unsent = answer if answer.error is None else replace(answer, error=NotSent("it failed"))
         await original(driver, number, unsent)
 
@@ -61,7 +61,7 @@ def errors_are_unsent(original: Any) -> Any:
 
 EXECUTOR: Final = (
     Mutant("attempt not durable", "the tool is called before the attempt is durable",
-           "beforehand.engine.driven_operation:DrivenOperation.record", attempts_ride),
+           "beforehand.engine.operation_driver:OperationDriver.record", attempts_ride),
     Mutant("claims not looked up", "no other effect under the same business key is looked for",
            "beforehand.engine.conflicts:may_conflict", always(False)),
     Mutant("not decided again", "the tool is called without asking again after the record",

@@ -21,9 +21,8 @@ import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
-from beforehand.engine import driven_operation
 from beforehand.engine import situation as asking
-from beforehand.engine.driven_operation import DrivenOperation
+from beforehand.engine.operation_driver import OperationDriver
 from beforehand.model import records as r
 from beforehand.model.contract import Contract, Key, Natural, Once, Pending, Rejection
 from beforehand.model.decision import decide as rules
@@ -265,11 +264,10 @@ class Driver:
         history = SimpleNamespace(operations={})
         process = SimpleNamespace(calls=SimpleNamespace(any_late=False))
         active: Any = SimpleNamespace(process=process, run="r-ann", history=history, log=SimpleNamespace())
-        self.driver = DrivenOperation(active, STEP, None, None)
+        self.driver = OperationDriver(active, STEP, None, None)
         self.operations = history.operations
         self.read: Situation
-        for module in (asking, driven_operation):
-            monkeypatch.setattr(module, "situation_of", lambda driver, operation: self.read)
+        monkeypatch.setattr(asking, "situation_of", lambda driver, operation: self.read)
 
     def next_move(self, operation: OperationState, situation: Situation, now: Now) -> Move:
         self.operations[STEP] = operation
@@ -388,8 +386,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, key: Callable[[Question], Any]) -> No
     """Let the driver remember its moves by this key."""
     ask, memo = asking.next_move, {}
 
-    def remembered(driver: DrivenOperation, operation: OperationState, now: Now) -> Move:
-        known = key(Question(operation, driver.situation(operation), now))
+    def remembered(driver: OperationDriver, operation: OperationState, now: Now) -> Move:
+        known = key(Question(operation, asking.situation_of(driver, operation), now))
         if known not in memo:
             memo[known] = ask(driver, operation, now)
         return memo[known]

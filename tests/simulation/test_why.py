@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from beforehand.engine import executor
-from beforehand.engine.driven_operation import DrivenOperation
 from beforehand.engine.operation_driver import OperationDriver
 from beforehand.engine.situation import next_move
 from beforehand.inspect.explain import recorded_operation, unread
@@ -54,24 +53,24 @@ class Readers:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.known: dict[DrivenOperation, tuple[int, int]] = {}
+        self.known: dict[OperationDriver, tuple[int, int]] = {}
         self.asked = Counter[str]()
         self.others: list[str] = []
 
     async def account(self, driver: OperationDriver) -> None:
         """Note how much was on record before the process accounted for the owners before it."""
-        assert isinstance(driver, DrivenOperation)
+        assert isinstance(driver, OperationDriver)
         before = driver.active.history.records
         await ACCOUNT(driver)
         self.known[driver] = before, driver.active.history.records
 
-    def next_move(self, driver: DrivenOperation, operation: OperationState, now: Now) -> Move:
+    def next_move(self, driver: OperationDriver, operation: OperationState, now: Now) -> Move:
         move = next_move(driver, operation, now)
         if driver.journaled and operation is driver.operation and driver.scope is None and not driver.calls:
             self.compare(driver, operation, now, move)
         return move
 
-    def compare(self, driver: DrivenOperation, operation: OperationState, now: Now, move: Move) -> None:
+    def compare(self, driver: OperationDriver, operation: OperationState, now: Now, move: Move) -> None:
         rows = at_once(self.world.store.read(driver.active.run, 0, 100_000))
         history = driver.active.history
         before, after = self.known.get(driver, (history.records, history.records))
@@ -99,7 +98,7 @@ class Readers:
 class View:
     """The journal as a process sees it, at once."""
 
-    def __init__(self, driver: DrivenOperation) -> None:
+    def __init__(self, driver: OperationDriver) -> None:
         self.disk: Any = driver.active.process.journal
 
     def __getattr__(self, name: str) -> Any:

@@ -16,8 +16,8 @@ from msgspec.structs import asdict, fields, replace
 
 import beforehand
 from beforehand import Natural, Once, Run, TransactionAborted, agent, tool
-from beforehand.engine import driven_operation, executor, situation
-from beforehand.engine.driven_operation import DrivenOperation
+from beforehand.engine import executor, situation, verification
+from beforehand.engine.operation_driver import OperationDriver
 from beforehand.model import records as r
 from beforehand.model.decision import decide as rules
 from beforehand.model.decision.evidence import RULE, Case
@@ -88,7 +88,7 @@ async def test_what_stops_the_run_after_the_first_write_stops_the_second(lab: La
 
 @virtual
 async def test_a_new_obstacle_of_one_operation_stops_it(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    def too_much(_: DrivenOperation, operation: OperationState) -> Block:
+    def too_much(_: OperationDriver, operation: OperationState) -> Block:
         return "corrected" if above_the_ceiling(operation) else ""
 
     monkeypatch.setattr(situation, "_block", too_much)
@@ -108,10 +108,10 @@ class _Wider(Situation, frozen=True):
 async def test_a_new_field_of_the_situation_is_read_for_every_write(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     read: Any = situation.situation_of
 
-    def wider(driver: DrivenOperation, operation: OperationState) -> Situation:
+    def wider(driver: OperationDriver, operation: OperationState) -> Situation:
         return _Wider(**asdict(read(driver, operation)), above=above_the_ceiling(operation))
 
-    for module in (situation, driven_operation):
+    for module in (situation, executor, verification):
         monkeypatch.setattr(module, "situation_of", wider)
     put_first(monkeypatch, lambda case: REFUSED if getattr(case.situation, "above", False) else None)
     desk = paying(lab, 900)
@@ -145,7 +145,7 @@ async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeyp
     asked: list[tuple[str, Move]] = []
     ask = situation.next_move
 
-    def listening(driver: DrivenOperation, operation: OperationState, now: Now) -> Move:
+    def listening(driver: OperationDriver, operation: OperationState, now: Now) -> Move:
         move = ask(driver, operation, now)
         asked.append((operation.step, move))
         return move

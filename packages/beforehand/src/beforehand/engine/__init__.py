@@ -13,12 +13,11 @@ Read the core in this order, about 5,100 lines; everything else serves it:
 
 The rooms:
 
-- One operation: `executor`, `situation`, `operation_driver` (the protocol of performers), `driven_operation` (the
-  product's own), `recorded_operation` (the same for readers),
-  `invoke`, `calls` (time limits, and calls that outlive their attempts), `waiting`, `verification` (and
-  contradictions), `approvals` (people, and the policy of the app), `deferred` (outcomes that arrive later), `conflicts`
-  (business keys, repeats, forks and pending effects), `late_reports`, `previous_owner` (attempts
-  of a process that is gone).
+- One operation: `executor`, `situation`, `operation_driver`, `findings` (what its process found out),
+  `recorded_operation` (the same for readers), `invoke`, `calls` (time limits, and calls that outlive their attempts),
+  `waiting`, `verification` (and contradictions), `approvals` (people, and the policy of the app), `deferred` (outcomes
+  that arrive later), `conflicts` (business keys, repeats, forks and pending effects), `late_reports`, `previous_owner`
+  (attempts of a process that is gone).
 - Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `call_end`.
 - One run: `run_start`, `run_driver` (it stops for the reasons in `model/stop_reasons.py`), `suspension` (and no lost
   wake-ups), `active_run/` (`run`, `log`, `replay`, `scopes`, and `waiters`, which decides that a run is suspended),
@@ -32,9 +31,8 @@ The rooms:
 - The edges: `environment` (clock, chance, threads, crash points), `tool_protocol` (what the engine needs of a tool),
   `steps` (what agent code calls), `current_operation` (what a tool can learn), `masking` (secrets).
 
-An operation comes in through `steps`, becomes a `DrivenOperation`, and is driven by `executor.drive` in the same way
+An operation comes in through `steps`, becomes an `OperationDriver`, and is driven by `executor.drive` in the same way
 for first attempts, retries and recovery.
 `situation.py` alone builds what `decide` reads and alone asks it, also for readers that drive nothing
-(`engine/recorded_operation.py`). Performers take an `OperationDriver`; those that start tasks or report late take a
-`DrivenOperation`. None of them imports `engine` or `run_driver`.
+(`engine/recorded_operation.py`). Performers take an `OperationDriver`. None of them imports `engine` or `run_driver`.
 """

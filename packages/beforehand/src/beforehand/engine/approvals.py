@@ -17,8 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from beforehand.engine.exceptions.call_end import clean
-from beforehand.engine.operation_driver import decoded, plan
-from beforehand.engine.tool_protocol import PolicyCode, ToolCode, tool_of, words_of
+from beforehand.engine.findings import CoveringPermission
+from beforehand.engine.operation_driver import decoded, plan, tool_of
+from beforehand.engine.tool_protocol import PolicyCode, ToolCode, words_of
 from beforehand.errors import ArgumentError, UsageError
 from beforehand.journal.entry_codec import read, values_in, written
 from beforehand.journal.port import Journal, LedgerEntry, Post
@@ -97,14 +98,6 @@ async def _note(driver: OperationDriver, record: r.OperationParked) -> None:
 # the next number, in the commit of the record that uses it (the first attempt, or the hold). The second process finds
 # the number taken and checks again; a revocation takes a number as well. So no two processes overspend one, and nothing
 # is sent under one after it was revoked.
-
-
-class CoveringPermission(msgspec.Struct, frozen=True):
-    """A standing permission that covers an operation, as this process last read it. `cost` is the cost of one use."""
-
-    permission: StandingPermission
-    cost: float
-    arguments: msgspec.Raw
 
 
 async def standing_permissions(journal: Journal) -> list[StandingPermission]:

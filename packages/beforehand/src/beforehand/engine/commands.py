@@ -22,6 +22,7 @@ from beforehand.engine.approvals import AnswerContext, came_late, decision_posts
 from beforehand.engine.conflicts import outcome_posts
 from beforehand.engine.environment import Stamp
 from beforehand.engine.exceptions.call_end import clean
+from beforehand.engine.operation_driver import tool_of
 from beforehand.engine.process import Process
 from beforehand.engine.relatives import posts_of_command, receivers
 from beforehand.engine.suspension import (
@@ -32,7 +33,7 @@ from beforehand.engine.suspension import (
     release_post,
     stopped_change,
 )
-from beforehand.engine.tool_protocol import ToolCode, tool_of
+from beforehand.engine.tool_protocol import ToolCode
 from beforehand.engine.verification import by_report, opening_posts
 from beforehand.errors import LeaseLost, LedgerTaken, Unreadable, UsageError
 from beforehand.journal.entry_codec import read, set_aside

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec.structs import replace
 
+from beforehand.engine.findings import ClaimHolder, ClaimNote, ClaimState
 from beforehand.engine.operation_driver import decoded, intent_of
 from beforehand.errors import ArgumentError, Unreadable
 from beforehand.journal.entry_codec import read, written
@@ -28,7 +29,7 @@ from beforehand.model.ids import operation_id, reuse_stream, split_operation_id,
 from beforehand.model.operation import OperationState
 from beforehand.model.outcome import PendingEffect
 from beforehand.model.pending import LITERAL, literal, literals, thing, thing_stream
-from beforehand.model.records import NOTHING, Raw
+from beforehand.model.records import NOTHING
 from beforehand.model.run_history import RunHistory
 from beforehand.policies import milliseconds
 
@@ -189,36 +190,6 @@ async def _find_claim(driver: Claimant) -> None:
     driver.found.taking = next_claim(holder)
     first = first_use_ms(entries, driver.found.taking[1])
     driver.found.key_age_ms = 0 if first is None else max(0, driver.log.now().wall - first)
-
-
-ClaimState = Literal["taken", "succeeded", "released", "ended"]
-
-
-class ClaimNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One ledger entry about an effect: which operation, with which arguments, in which state.
-
-    `by` is the person who said that it happened, and so gave its result.
-    """
-
-    operation: str
-    digest: str
-    state: ClaimState
-    generation: int = 0
-    outside: int = 0
-    result: Raw = NOTHING
-    by: str = ""
-
-
-class ClaimHolder(msgspec.Struct, frozen=True):
-    """Holder of a business key, or last write with the same parameters. `since_ms`: wall clock of its first note."""
-
-    note: ClaimNote
-    since_ms: int
-
-    @property
-    def stands(self) -> bool:
-        """True if its effect exists, or may: an operation whose outcome is unknown keeps its key."""
-        return self.note.state in {"taken", "succeeded"}
 
 
 def claim_stream(tool: str, business_key: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from beforehand.engine.commands import take_commands
 from beforehand.engine.conflicts import PendingNote, part_note, pending_post, pending_thing
 from beforehand.engine.exceptions.call_end import clean
 from beforehand.engine.late_reports import file_late, late_report
@@ -28,7 +29,7 @@ from beforehand.model.run_history import PENDING
 from beforehand.policies import milliseconds
 
 if TYPE_CHECKING:
-    from beforehand.engine.invoke import CallResult
+    from beforehand.engine.findings import CallResult
     from beforehand.model.contract import Contract
     from beforehand.model.operation import OperationState
 
@@ -145,7 +146,7 @@ async def collect_answers(driver: OperationDriver) -> None:
     operation, log = driver.operation, driver.log
     key = operation.deferral.key if operation.phase == "awaiting" else ""
     if key and await forward(log.process.journal, key):
-        await driver.apply_commands()
+        await take_commands(driver.active)
 
 
 async def owner_of(journal: Journal, key: str) -> AwaitingOperation | None:

@@ -24,16 +24,25 @@ from beforehand.engine.conflicts import (
 )
 from beforehand.engine.crash_isolation import chances_of
 from beforehand.engine.deferred import collect_answers, defer, partial_items, record_with_parts
-from beforehand.engine.driven_operation import DrivenOperation
 from beforehand.engine.environment import Stamp
 from beforehand.engine.exceptions.call_end import describe, end_of_error, end_of_value
-from beforehand.engine.invoke import CallResult, invoke
+from beforehand.engine.findings import CallResult
+from beforehand.engine.invoke import invoke
 from beforehand.engine.late_reports import file_late, late_report, watch_late
 from beforehand.engine.messages import delivery_at_cancelled, may_still_begin
-from beforehand.engine.operation_driver import decoded, intent_of, leading_arguments, masked, planned, recorded, served
+from beforehand.engine.operation_driver import (
+    OperationDriver,
+    decoded,
+    intent_of,
+    leading_arguments,
+    masked,
+    planned,
+    recorded,
+    served,
+)
 from beforehand.engine.previous_owner import account_for_previous_owners
 from beforehand.engine.shared_budgets import SharedCharge, charge_for, is_current, may_be_shared, note_refusal
-from beforehand.engine.situation import next_move
+from beforehand.engine.situation import next_move, situation_of
 from beforehand.engine.verification import by_disputes, observe, opening_posts, verify
 from beforehand.engine.waiting import hold, wait
 from beforehand.errors import (
@@ -63,7 +72,7 @@ _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together 
 _ANSWERED: Final = {"returned", "rejected", "key_in_progress"}  # the system works, whatever its answer
 
 
-def start_driver(driver: DrivenOperation) -> None:
+def start_driver(driver: OperationDriver) -> None:
     """Drive an operation in a task of its own: after a crash, after its caller was cancelled, or for a transaction."""
     active = driver.active
 
@@ -77,7 +86,7 @@ def start_driver(driver: DrivenOperation) -> None:
     active.drivers.start(driver.step, work)
 
 
-async def drive(driver: DrivenOperation) -> OperationState:
+async def drive(driver: OperationDriver) -> OperationState:
     """Perform moves until the operation has a final outcome, or its instance stops driving."""
     active = driver.active
     if driver.scope is None:
@@ -111,7 +120,7 @@ async def drive(driver: DrivenOperation) -> OperationState:
     return operation
 
 
-def _caller_is_answered(driver: DrivenOperation, operation: OperationState) -> bool:
+def _caller_is_answered(driver: OperationDriver, operation: OperationState) -> bool:
     """True if the caller, whose own task drives this, is answered before there is an outcome.
 
     It receives a promise of a held effect; a model receives `pending`; with `on_unknown="raise"` it receives `unknown`.
@@ -127,7 +136,7 @@ def _caller_is_answered(driver: DrivenOperation, operation: OperationState) -> b
             return False
 
 
-async def _take_from_caller(driver: DrivenOperation) -> None:
+async def _take_from_caller(driver: OperationDriver) -> None:
     """Wait for the records of a cancelled caller, and resume the attempt that it left in flight."""
     active = driver.active
     if checks := active.log.checks(driver.step):
@@ -137,7 +146,7 @@ async def _take_from_caller(driver: DrivenOperation) -> None:
         await _resume_attempt(driver, driver.started)
 
 
-async def _resume_attempt(driver: DrivenOperation, started: r.AttemptStarted) -> None:
+async def _resume_attempt(driver: OperationDriver, started: r.AttemptStarted) -> None:
     """Resume an attempt that another task left in flight: make it durable, and wait for its call (or make it)."""
     try:
         await driver.active.log.flush()
@@ -164,7 +173,7 @@ async def _resume_attempt(driver: DrivenOperation, started: r.AttemptStarted) ->
     driver.started = driver.answer = None
 
 
-async def _perform(driver: DrivenOperation, move: OtherMove) -> None:
+async def _perform(driver: OperationDriver, move: OtherMove) -> None:
     match move:
         case m.Settle():
             await settle(driver, move)
@@ -191,7 +200,7 @@ async def _perform(driver: DrivenOperation, move: OtherMove) -> None:
 # --- attempts ----------------------------------------------------------------------------------------
 
 
-async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now) -> None:
+async def _attempt(driver: OperationDriver, operation: OperationState, now: Now) -> None:
     """Make one attempt. A suspect of crashes runs beside fewer others, and alone on its last chance."""
     engine, run = driver.active.process, driver.active.run
     chances = chances_of(operation, engine.settings.deaths_allowed) if operation.attempts else 0
@@ -212,7 +221,7 @@ async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now)
         engine.isolation.exit(run, chances=chances)
 
 
-async def _attempt_with_permit(driver: DrivenOperation) -> None:
+async def _attempt_with_permit(driver: OperationDriver) -> None:
     """Make one attempt that is under limits. Without a permit nothing is recorded, and `decide` is asked again."""
     number = len(driver.operation.attempts) + 1
     try:
@@ -222,21 +231,21 @@ async def _attempt_with_permit(driver: DrivenOperation) -> None:
         _release_permit(driver, number)
 
 
-async def _has_permit(driver: DrivenOperation) -> bool:
+async def _has_permit(driver: OperationDriver) -> bool:
     """Take a permit for the next call."""
     call = limited_call(driver.active.history, driver.operation.intent.tool)
     driver.found.permit = await driver.active.process.limits.take(call, driver.id)
     return driver.found.permit is not None
 
 
-def _release_permit(driver: DrivenOperation, number: int) -> None:
+def _release_permit(driver: OperationDriver, number: int) -> None:
     """Release the permit, where there is one, when the call of this attempt ends, or if none was begun."""
     permit, driver.found.permit = driver.found.permit, None
     if permit is not None:
         driver.active.process.limits.release(permit, driver.calls.get(number))
 
 
-async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: Now) -> None:
+async def _attempt_now(driver: OperationDriver, operation: OperationState, now: Now) -> None:
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
     engine, history = driver.active.process, driver.active.history
     decided = history.records
@@ -279,7 +288,7 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
 
 
 async def _begin_in_turn(
-    driver: DrivenOperation, operation: OperationState, allowed: Post | None, charge: SharedCharge | None
+    driver: OperationDriver, operation: OperationState, allowed: Post | None, charge: SharedCharge | None
 ) -> bool:
     """Record an attempt that a shared budget may refuse: in its turn, and only if `decide` still sends it then.
 
@@ -294,7 +303,7 @@ async def _begin_in_turn(
 
 
 async def _begin(
-    driver: DrivenOperation, operation: OperationState, allowed: Post | None, charge: SharedCharge | None
+    driver: OperationDriver, operation: OperationState, allowed: Post | None, charge: SharedCharge | None
 ) -> bool:
     """Record the attempt, durably. False if the ledger or a shared budget refuses it: nothing was recorded."""
     started, known = driver.started, recorded(driver)
@@ -320,7 +329,7 @@ async def _begin(
     return True
 
 
-async def _call(driver: DrivenOperation, started: r.AttemptStarted) -> None:
+async def _call(driver: OperationDriver, started: r.AttemptStarted) -> None:
     """Call the tool, unless `decide` would not send it any more, and file the end of the call.
 
     The answer is kept until its end is filed: where the task is cancelled in between, the task that goes on files that
@@ -337,7 +346,7 @@ async def _call(driver: DrivenOperation, started: r.AttemptStarted) -> None:
     await file_end(driver, started.number, driver.answer)
 
 
-def held_back(driver: DrivenOperation) -> str:
+def held_back(driver: OperationDriver) -> str:
     """Why the attempt that is on record is not sent after all; empty if it is. No await separates this from the call.
 
     While the record became durable, a cancel, a message, a pause, a deadline or the end of the lease may have come. So
@@ -358,7 +367,7 @@ def held_back(driver: DrivenOperation) -> str:
     return "" if type(move) is m.Send else move.rule
 
 
-async def withhold(driver: DrivenOperation, number: int, why: str) -> None:
+async def withhold(driver: OperationDriver, number: int, why: str) -> None:
     """End an attempt that was recorded and is not sent. It counts as no attempt of the budget, nor as a failure."""
     now = driver.active.log.now()
     driver.found.reading = "unread"
@@ -370,7 +379,7 @@ async def withhold(driver: DrivenOperation, number: int, why: str) -> None:
         raise
 
 
-def _misfit(driver: DrivenOperation) -> str:
+def _misfit(driver: OperationDriver) -> str:
     """Why the recorded arguments cannot be given to the tool as it is now; empty if they can."""
     try:
         decoded(driver)
@@ -383,10 +392,10 @@ def _misfit(driver: DrivenOperation) -> str:
     return ""
 
 
-def _started(driver: DrivenOperation, operation: OperationState, now: Now) -> r.AttemptStarted:
+def _started(driver: OperationDriver, operation: OperationState, now: Now) -> r.AttemptStarted:
     first, timeout_ms = not recorded(driver), 0  # the contract's
     if (operation.attempts or driver.found.key_age_ms) and driver.contract().key is not None:
-        timeout_ms = attempt_timeout_ms(operation, driver.situation(operation), now)
+        timeout_ms = attempt_timeout_ms(operation, situation_of(driver, operation), now)
     intent = operation.intent if driver.found.taking is None else intent_of(driver)
     if first and driver.found.observed is not r.NOTHING:
         intent = msgspec.structs.replace(intent, observed=driver.found.observed)
@@ -406,7 +415,7 @@ def _started(driver: DrivenOperation, operation: OperationState, now: Now) -> r.
     )
 
 
-async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> None:
+async def file_end(driver: OperationDriver, number: int, answer: CallResult) -> None:
     """File the end of a call. If it settles the operation, both are one record."""
     active, tool, now = driver.active, driver.tool, driver.active.log.now()
     assert tool is not None, driver.step
@@ -451,7 +460,7 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
         await breakers.failed(tool.name)
 
 
-async def report_late(driver: DrivenOperation, number: int, end: r.End, now: Now) -> None:
+async def report_late(driver: OperationDriver, number: int, end: r.End, now: Now) -> None:
     """Report the end of a call whose lease was lost: the present owner of the run finds it in the ledger."""
     report = late_report(driver.operation, number, end, Stamp(at=now.wall, up=now.up))
     await file_late(driver.active.process, driver.active.run, report)
@@ -460,13 +469,13 @@ async def report_late(driver: DrivenOperation, number: int, end: r.End, now: Now
 # --- outcomes ------------------------------------------------------------------------------------------
 
 
-async def settle(driver: DrivenOperation, move: m.Settle) -> None:
+async def settle(driver: OperationDriver, move: m.Settle) -> None:
     """Record the outcome that was decided."""
     await _record_outcome(driver, move, driver.operation, driver.active.log.now(), None)
 
 
 async def _record_outcome(
-    driver: DrivenOperation, move: m.Settle, operation: OperationState, now: Now, end: r.End | None
+    driver: OperationDriver, move: m.Settle, operation: OperationState, now: Now, end: r.End | None
 ) -> None:
     """Record the outcome, together with the end of the last attempt if that is not on record yet."""
     proof = operation.attempts[move.attempt - 1].end or end if move.status == "succeeded" and move.attempt else None
@@ -536,7 +545,7 @@ def _result(move: m.Settle, operation: OperationState, proof: r.End | None) -> t
     )
 
 
-async def _reuse(driver: DrivenOperation, move: m.Reuse) -> None:
+async def _reuse(driver: OperationDriver, move: m.Reuse) -> None:
     """Answer with an existing outcome."""
     holder = driver.found.holder
     assert holder is not None, driver.step

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from beforehand.engine.active_run.scopes import SCOPE
-from beforehand.engine.current_operation import AT, CallReport, CurrentOperation
-from beforehand.engine.driven_operation import DrivenOperation
+from beforehand.engine.current_operation import AT, CurrentOperation
+from beforehand.engine.findings import CallResult
 from beforehand.engine.late_reports import watch_late
-from beforehand.engine.operation_driver import decoded, leading_arguments
+from beforehand.engine.operation_driver import OperationDriver, decoded, leading_arguments
 from beforehand.engine.tool_protocol import begin_call, wake
 from beforehand.errors import Ambiguous, NotSent, Rejected
 from beforehand.journal.port import Journal
@@ -25,19 +25,7 @@ from beforehand.model.secret import RESOLVER, REVEALED
 CANCEL_GRACE_S: Final = 1.0
 
 
-class CallResult(msgspec.Struct, frozen=True):
-    """The result of a call. `over` is false if the call still runs after it was given up."""
-
-    value: Any = None
-    error: BaseException | None = None
-    over: bool = True
-    key_read: bool = True
-    sends: int = 0  # how often the tool reported that it was about to send
-    cost: float | None = None
-    reported: CallReport | None = None
-
-
-async def invoke(driver: DrivenOperation, started: r.AttemptStarted) -> CallResult:
+async def invoke(driver: OperationDriver, started: r.AttemptStarted) -> CallResult:
     """Call the tool once, for no longer than the attempt's send-by deadline.
 
     A cancelled caller does not end the call: the next driver of the operation waits for the same one.
@@ -57,7 +45,7 @@ async def invoke(driver: DrivenOperation, started: r.AttemptStarted) -> CallResu
     return take_answer(driver, number, call) if call.done() else await give_up(driver, started, call)
 
 
-def take_answer(driver: DrivenOperation, number: int, call: asyncio.Future[Any]) -> CallResult:
+def take_answer(driver: OperationDriver, number: int, call: asyncio.Future[Any]) -> CallResult:
     """The result of a call that has ended."""
     del driver.calls[number]
     driver.active.process.calls.ended(call)
@@ -68,7 +56,7 @@ def take_answer(driver: DrivenOperation, number: int, call: asyncio.Future[Any])
 
 
 def _answer(
-    driver: DrivenOperation, value: Any = None, error: BaseException | None = None, *, over: bool = True
+    driver: OperationDriver, value: Any = None, error: BaseException | None = None, *, over: bool = True
 ) -> CallResult:
     current, tool = driver.current, driver.tool
     assert current is not None, driver.step
@@ -78,7 +66,7 @@ def _answer(
 
 
 def start_call(
-    driver: DrivenOperation, started: r.AttemptStarted, timeout_ms: int, over: asyncio.Future[None]
+    driver: OperationDriver, started: r.AttemptStarted, timeout_ms: int, over: asyncio.Future[None]
 ) -> asyncio.Future[Any]:
     """Start the call in a context of its own, where `current_operation()` is this operation."""
     tool, active, step = driver.tool, driver.active, driver.step
@@ -119,7 +107,7 @@ def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None, reve
         SCOPE.set(None)  # a tool is not a branch of the run: tasks that it starts are not numbered
 
 
-async def give_up(driver: DrivenOperation, started: r.AttemptStarted, call: asyncio.Future[Any]) -> CallResult:
+async def give_up(driver: OperationDriver, started: r.AttemptStarted, call: asyncio.Future[Any]) -> CallResult:
     """Give up a call whose time is over. A coroutine is cancelled and may still answer briefly; a thread runs on."""
     seconds = f"{driver.timeout_ms(started) / 1000:g} s"
     tool = driver.tool

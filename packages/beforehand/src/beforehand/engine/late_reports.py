@@ -12,10 +12,9 @@ import msgspec
 from beforehand.engine.active_run.log import load
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.commands import command_post
-from beforehand.engine.driven_operation import DrivenOperation
 from beforehand.engine.environment import Stamp
 from beforehand.engine.exceptions.call_end import end_of_error, end_of_value
-from beforehand.engine.operation_driver import masked
+from beforehand.engine.operation_driver import OperationDriver, masked
 from beforehand.engine.process import Process
 from beforehand.engine.verification import by_report, opening_posts
 from beforehand.errors import BeforehandError, JournalError, JournalUnavailable, LedgerTaken
@@ -28,7 +27,7 @@ from beforehand.model.operation import OperationState
 LOG: Final = logging.getLogger("beforehand")
 
 
-def watch_late(driver: DrivenOperation, number: int) -> None:
+def watch_late(driver: OperationDriver, number: int) -> None:
     """File the answer of a call after its attempt was given up."""
     process, call = driver.active.process, driver.calls[number]
     if not driver.journaled:
@@ -44,7 +43,7 @@ def watch_late(driver: DrivenOperation, number: int) -> None:
         driver.active.replay.kept[driver.step] = None
 
 
-async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Future[Any]) -> None:
+async def _file_late_end(driver: OperationDriver, number: int, call: asyncio.Future[Any]) -> None:
     """File as evidence the end of a call whose attempt had been given up."""
     tool, active = driver.tool, driver.active
     assert tool is not None, driver.step

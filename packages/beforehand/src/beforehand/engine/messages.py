@@ -21,7 +21,7 @@ from beforehand.model.run_history import exit_of
 
 if TYPE_CHECKING:
     from beforehand.engine.active_run.scopes import Scope
-    from beforehand.engine.driven_operation import DrivenOperation
+    from beforehand.engine.operation_driver import OperationDriver
     from beforehand.model.decision.situation import Now
     from beforehand.model.operation import OperationState
 
@@ -32,13 +32,13 @@ Messages = tuple[r.MessageReceived, ...]
 # --- what begins --------------------------------------------------------------------------------------------
 
 
-async def may_still_begin(driver: DrivenOperation, operation: OperationState, now: Now) -> bool:
+async def may_still_begin(driver: OperationDriver, operation: OperationState, now: Now) -> bool:
     """True if nothing about the operation and its decision has changed, once pending records of others are in."""
     await driver.log.after_pending()
     return driver.operation is operation and type(next_move(driver, operation, now)) is m.Send
 
 
-def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]:
+def delivery_at_cancelled(driver: OperationDriver) -> tuple[r.MessageHeard, ...]:
     """The delivery of a message to the caller of an operation that it cancelled; empty if the caller was cancelled."""
     history = driver.active.history
     messages = history.messages

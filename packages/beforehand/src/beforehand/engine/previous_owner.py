@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from beforehand.engine.calls import HUNG, CallFate, call_still_runs, fate_of
+from beforehand.engine.commands import take_commands
 from beforehand.engine.operation_driver import OperationDriver
 from beforehand.model import records as r
 from beforehand.model.operation import Attempt
@@ -45,7 +46,7 @@ async def _reported(driver: OperationDriver, number: int) -> bool:
     """
     if (filing := driver.log.process.calls.reports.get((driver.id, number))) is not None:
         await asyncio.wait({filing})
-    await driver.apply_commands()
+    await take_commands(driver.active)
     return driver.operation.attempts[number - 1].over_up is not None
 
 

@@ -1,6 +1,6 @@
 """An operation as its journal describes it, for readers that drive nothing.
 
-`situation.next_move` takes it like a `DrivenOperation`. So a reader sees the move that the next owner of the run would
+`situation.next_move` takes it like a `OperationDriver`. So a reader sees the move that the next owner of the run would
 make, if it has the same code and time left for the run. `inspect/explain.py` names what else that owner reads.
 """
 
@@ -13,7 +13,8 @@ import msgspec
 from beforehand.engine.breaker import Breakers, paused_tools
 from beforehand.engine.caches import PendingIndex
 from beforehand.engine.calls import fate_of
-from beforehand.engine.operation_driver import Findings, approval_asked
+from beforehand.engine.findings import Findings
+from beforehand.engine.operation_driver import approval_asked
 from beforehand.engine.settings import Settings
 from beforehand.model import records as r
 from beforehand.model.contract import Contract

@@ -18,15 +18,14 @@ from beforehand.engine.active_run.log import load
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.approvals import park
 from beforehand.engine.commands import take_commands
-from beforehand.engine.driven_operation import DrivenOperation
 from beforehand.engine.engine import LOG, Engine
 from beforehand.engine.executor import settle
+from beforehand.engine.operation_driver import OperationDriver, tool_of
 from beforehand.engine.previous_owner import account_for_previous_owners
 from beforehand.engine.process import unchanged_listing
 from beforehand.engine.queueing import take_slots
 from beforehand.engine.situation import next_move
 from beforehand.engine.suspension import release_post, stopped_change
-from beforehand.engine.tool_protocol import tool_of
 from beforehand.engine.verification import verify
 from beforehand.engine.waiting import schedule
 from beforehand.errors import BeforehandError, LedgerTaken, RunBusy
@@ -301,7 +300,7 @@ async def _read_back(active: ActiveRun, operation: OperationState) -> None:
                 return
 
 
-def _driver(active: ActiveRun, operation: OperationState) -> DrivenOperation | None:
+def _driver(active: ActiveRun, operation: OperationState) -> OperationDriver | None:
     """The operation, if a reading, an answer from outside or time can settle it."""
     tool = tool_of(operation.intent, active.process.tools)
     if tool is None:
@@ -310,7 +309,7 @@ def _driver(active: ActiveRun, operation: OperationState) -> DrivenOperation | N
     readable = operation.may_have_landed and ("verify" in tool.handlers or operation.returned)
     if not (readable or operation.phase == "awaiting" or _answered(operation)):
         return None
-    return DrivenOperation(active, operation.step, tool, None)
+    return OperationDriver(active, operation.step, tool, None)
 
 
 def _answered(operation: OperationState) -> bool:
@@ -321,12 +320,12 @@ def _answered(operation: OperationState) -> bool:
     return operation.phase != "unknown" or not last.end.unfit
 
 
-def _readable(active: ActiveRun) -> list[DrivenOperation]:
+def _readable(active: ActiveRun) -> list[OperationDriver]:
     found = (_driver(active, one) for one in active.history.open_operations())
     return [driver for driver in found if driver is not None]
 
 
-def _next_reading(driver: DrivenOperation, otherwise: int) -> int:
+def _next_reading(driver: OperationDriver, otherwise: int) -> int:
     """When the pause before its next reading ends, its answer is overdue, or an earlier attempt can no longer land."""
     wait, now = driver.operation.wait, driver.active.log.now()
     if wait is not None and wait.why == "verify":

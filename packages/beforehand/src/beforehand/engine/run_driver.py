@@ -20,9 +20,9 @@ from beforehand.engine.calls import close_forgotten
 from beforehand.engine.children import undone_below
 from beforehand.engine.claims import check_claims
 from beforehand.engine.commands import apply_commands, pending_commands, take_commands
-from beforehand.engine.driven_operation import driver_of
 from beforehand.engine.exceptions.call_end import RecordedError, recorded_error, storable
 from beforehand.engine.late_reports import file_known_ends, watch_late
+from beforehand.engine.operation_driver import driver_of
 from beforehand.engine.process import Process
 from beforehand.engine.queueing import ENDED, needs_slot, queued
 from beforehand.engine.recovery import first_reading_due
@@ -515,9 +515,9 @@ async def _stop_drivers(active: ActiveRun) -> None:
     drivers = list(active.drivers.tasks.values())
     if drivers:
         _, late = await asyncio.wait(drivers, timeout=active.process.settings.grace_ms / 1000)
-        for driver in list(active.drivers.operations.values()):
+        for driver in [driver_of(active, step) for step in active.drivers.operations]:
             for number in driver.calls:
-                watch_late(driver_of(active, driver.step), number)
+                watch_late(driver, number)
         for task in late:
             task.cancel()
         if late:

@@ -24,7 +24,7 @@ from beforehand.errors import JournalError, RecordRefused
 if TYPE_CHECKING:
     from beforehand.engine.active_run.run import ActiveRun
     from beforehand.engine.active_run.scopes import Limit, Scope
-    from beforehand.engine.driven_operation import DrivenOperation
+    from beforehand.engine.operation_driver import OperationDriver
 
 
 LOG: Final = logging.getLogger("beforehand")
@@ -168,7 +168,7 @@ async def replay_detachment(scope: Scope, step: str, limit: str = "") -> None:
     raise asyncio.CancelledError(f"the caller of {step} was cancelled here before")
 
 
-async def record_before_detaching(driver: DrivenOperation) -> None:
+async def record_before_detaching(driver: OperationDriver) -> None:
     """Record the detached operation, for replay at the same point. The ledger may still refuse its first record."""
     active = driver.active
     if checks := active.log.checks(driver.step):  # else CallerLeft would be missing, or the operation's first record

@@ -1,7 +1,7 @@
 """The only builder of a `Situation`, and the only place that asks `decide`.
 
 A new influence on a decision is a new field of `Situation`, filled here: no move is remembered, and only this file
-chooses one (`tests/unit/engine/test_always_asked.py`). It serves operations that a process drives (`DrivenOperation`),
+chooses one (`tests/unit/engine/test_always_asked.py`). It serves operations that a process drives (`OperationDriver`),
 and those that are only read from a journal (`recorded_operation.py`).
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec.structs import replace
 
 from beforehand.engine.call_limits import limited_call
-from beforehand.engine.operation_driver import Decided
+from beforehand.engine.findings import Decided
 from beforehand.model.decision.decide import decide
 from beforehand.model.decision.moves import Move
 from beforehand.model.decision.situation import Block, Now, Situation, SpentBudget, WatchedNow, WayBack
@@ -25,7 +25,7 @@ from beforehand.policies import WRITE_RETRY
 
 if TYPE_CHECKING:
     from beforehand.engine.active_run.run import ActiveRun
-    from beforehand.engine.driven_operation import DrivenOperation
+    from beforehand.engine.operation_driver import OperationDriver
     from beforehand.engine.recorded_operation import AnyPolicy, RecordedOperation, RecordedRun
     from beforehand.engine.tool_protocol import PolicyCode
     from beforehand.model.messages import Messages
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _NONE: Final[frozenset[int]] = frozenset()
 
 
-DecidedOperation: TypeAlias = "DrivenOperation | RecordedOperation"
+DecidedOperation: TypeAlias = "OperationDriver | RecordedOperation"
 DecidedRun: TypeAlias = "ActiveRun | RecordedRun"
 DecidedPolicy: TypeAlias = "PolicyCode | AnyPolicy"
 

@@ -16,10 +16,10 @@ import msgspec
 from beforehand.engine.active_run.scopes import SCOPE, Scope
 from beforehand.engine.commands import take_commands
 from beforehand.engine.conflicts import thing_of
-from beforehand.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from beforehand.engine.executor import drive, start_driver
 from beforehand.engine.journaled import journaled
 from beforehand.engine.messages import Messages, deliver_messages
+from beforehand.engine.operation_driver import OperationDriver, driver_of, snapshot_arguments
 from beforehand.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, sealing
 from beforehand.engine.suspension import Pause
 from beforehand.engine.tool_protocol import ToolCode, words_of
@@ -136,7 +136,7 @@ async def _write_now(scope: Scope, step: str, call: ToolCall, written: Forms) ->
         await may_begin(scope, step, writes=True)
     if active.log.blocking:
         await _wait_for_blockers(scope)
-    driver = DrivenOperation(
+    driver = OperationDriver(
         active, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
     )
     before = SCOPE.get()
@@ -155,8 +155,7 @@ async def _write_now(scope: Scope, step: str, call: ToolCall, written: Forms) ->
 
 def _supply_arguments(active: ActiveRun, step: str, call: ToolCall) -> None:
     """Give the arguments of code that came back to an open operation to its driver; the record may lack them."""
-    driver = active.drivers.operations.get(step)
-    if driver is not None and driver.arguments is None:
+    if step in active.drivers.operations and (driver := driver_of(active, step)).arguments is None:
         if call.tool.late:
             # Only this call brings the body. What was found without it (that the tool is gone) is found again.
             driver.tool, driver.found.gate = call.tool, None
@@ -164,7 +163,7 @@ def _supply_arguments(active: ActiveRun, step: str, call: ToolCall) -> None:
         active.waiters.wake(step)
 
 
-async def _perform(scope: Scope, driver: DrivenOperation) -> None:
+async def _perform(scope: Scope, driver: OperationDriver) -> None:
     """Drive a new operation in the caller's own task; if the caller is cancelled, a task of its own goes on."""
     driver.scope = scope
     try:
@@ -404,7 +403,7 @@ async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> 
     draft = _draft(scope, step, call, written)
     if active.replay.receiving or active.history.boundaries.by_name or scope.expired_limit() is not None:
         await may_begin(scope, step)
-    driver = DrivenOperation(
+    driver = OperationDriver(
         active,
         step,
         tool,

@@ -21,7 +21,7 @@ from beforehand.policies import RunBudget
 if TYPE_CHECKING:
     from beforehand.engine.current_operation import CurrentOperation
     from beforehand.errors import Ambiguous, KeyInProgress, NotSent, Rejected
-    from beforehand.model.records import Claimed, Intent, Parent, RunStarted
+    from beforehand.model.records import Claimed, Parent, RunStarted
 
 _NOT_RUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
@@ -161,14 +161,6 @@ class ToolCode(Protocol):
     def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
         """The arguments of a stored intent with some of them changed. Raises `ArgumentError` where they do not fit."""
         ...
-
-
-def tool_of(intent: Intent, tools: Mapping[str, ToolCode]) -> ToolCode | None:
-    """The tool of a recorded call; None if it is gone, or only the code of a host has it.
-
-    An app may have a tool of its own under the name of a host's function: it would perform another effect.
-    """
-    return None if intent.late else tools.get(intent.tool)
 
 
 class AgentCode(Protocol):

@@ -17,10 +17,10 @@ import msgspec
 from beforehand.engine.active_run.log import load
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import Scope
-from beforehand.engine.driven_operation import DrivenOperation, driver_of
 from beforehand.engine.exceptions.call_end import describe
 from beforehand.engine.executor import start_driver
 from beforehand.engine.messages import interruption_before_commit
+from beforehand.engine.operation_driver import OperationDriver, driver_of
 from beforehand.engine.sealing import replay_timeout, sealing, take_answer
 from beforehand.engine.suspension import Pause
 from beforehand.engine.tool_protocol import ToolCode
@@ -490,7 +490,7 @@ class Members:
         )
 
 
-def companion_tool(driver: DrivenOperation, kind: str) -> ToolCode | None:
+def companion_tool(driver: OperationDriver, kind: str) -> ToolCode | None:
     """The tool that compensates an operation, or confirms it: the recorded one, else its replacement."""
     tools, declared = driver.active.process.tools, driver.tool.contract if driver.tool is not None else None
     for contract in (driver.contract(), declared):

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from beforehand.engine.conflicts import ClaimNote, claim_stream
+from beforehand.engine.conflicts import claim_stream
+from beforehand.engine.findings import ClaimNote
 from beforehand.errors import ChainBroken, UnknownRun, Unreadable, UsageError
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.entry_codec import readable

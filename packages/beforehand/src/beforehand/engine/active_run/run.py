@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,9 +22,6 @@ from beforehand.model.facts import Correction, Fact, Known
 from beforehand.model.run_history import REFUSED, RunHistory
 from beforehand.model.transaction import encloses
 
-if TYPE_CHECKING:
-    from beforehand.engine.operation_driver import OperationDriver
-
 FEWEST_CALLS: Final = 64
 """Calls that are kept unexamined; a longer list is examined each time it has doubled."""
 
@@ -34,7 +31,7 @@ class Drivers:
 
     def __init__(self, waiters: Waiters, break_off: Callable[[BaseException], object]) -> None:
         self.tasks: Final[dict[str, asyncio.Task[None]]] = {}
-        self.operations: Final[dict[str, OperationDriver]] = {}
+        self.operations: Final[dict[str, object]] = {}
         self.closing: Final[dict[str, None]] = {}  # the exits of transactions that are being closed, in begun order
         self._waiters: Final = waiters
         self._break_off: Final = break_off
