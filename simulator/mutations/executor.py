@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from beforehand.engine.findings import CallResult
-from beforehand.engine.operation_driver import OperationDriver
+from beforehand.engine.operation_driver import CallResult, OperationDriver
 from beforehand.errors import NotSent
 from beforehand.model import records as r
 from simulator.mutations.mutation import Mutant, always

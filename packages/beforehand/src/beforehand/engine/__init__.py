@@ -13,8 +13,8 @@ Read the core in this order, about 5,100 lines; everything else serves it:
 
 The rooms:
 
-- One operation: `executor`, `situation`, `operation_driver`, `findings` (what its process found out),
-  `recorded_operation` (the same for readers), `invoke`, `calls` (time limits, and calls that outlive their attempts),
+- One operation: `executor`, `situation`, `operation_driver` (and what its process found out), `recorded_operation` (the
+  same for readers), `invoke`, `calls` (time limits, and calls that outlive their attempts),
   `waiting`, `verification` (and contradictions), `approvals` (people, and the policy of the app), `deferred` (outcomes
   that arrive later), `conflicts` (business keys, repeats, forks and pending effects), `late_reports`, `previous_owner`
   (attempts of a process that is gone).

@@ -17,8 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from beforehand.engine.exceptions.call_end import clean
-from beforehand.engine.findings import CoveringPermission
-from beforehand.engine.operation_driver import decoded, plan, tool_of
+from beforehand.engine.operation_driver import CoveringPermission, decoded, plan, tool_of
 from beforehand.engine.tool_protocol import PolicyCode, ToolCode, words_of
 from beforehand.errors import ArgumentError, UsageError
 from beforehand.journal.entry_codec import read, values_in, written

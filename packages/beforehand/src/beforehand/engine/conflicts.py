@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.engine.findings import ClaimHolder, ClaimNote, ClaimState
-from beforehand.engine.operation_driver import decoded, intent_of
+from beforehand.engine.operation_driver import ClaimHolder, ClaimNote, ClaimState, decoded, intent_of
 from beforehand.errors import ArgumentError, Unreadable
 from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import LedgerEntry, Post

@@ -29,7 +29,7 @@ from beforehand.model.run_history import PENDING
 from beforehand.policies import milliseconds
 
 if TYPE_CHECKING:
-    from beforehand.engine.findings import CallResult
+    from beforehand.engine.operation_driver import CallResult
     from beforehand.model.contract import Contract
     from beforehand.model.operation import OperationState
 

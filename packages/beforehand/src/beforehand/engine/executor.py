@@ -26,11 +26,11 @@ from beforehand.engine.crash_isolation import chances_of
 from beforehand.engine.deferred import collect_answers, defer, partial_items, record_with_parts
 from beforehand.engine.environment import Stamp
 from beforehand.engine.exceptions.call_end import describe, end_of_error, end_of_value
-from beforehand.engine.findings import CallResult
 from beforehand.engine.invoke import invoke
 from beforehand.engine.late_reports import file_late, late_report, watch_late
 from beforehand.engine.messages import delivery_at_cancelled, may_still_begin
 from beforehand.engine.operation_driver import (
+    CallResult,
     OperationDriver,
     decoded,
     intent_of,

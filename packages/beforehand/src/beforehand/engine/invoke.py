@@ -12,9 +12,8 @@ import msgspec
 
 from beforehand.engine.active_run.scopes import SCOPE
 from beforehand.engine.current_operation import AT, CurrentOperation
-from beforehand.engine.findings import CallResult
 from beforehand.engine.late_reports import watch_late
-from beforehand.engine.operation_driver import OperationDriver, decoded, leading_arguments
+from beforehand.engine.operation_driver import CallResult, OperationDriver, decoded, leading_arguments
 from beforehand.engine.tool_protocol import begin_call, wake
 from beforehand.errors import Ambiguous, NotSent, Rejected
 from beforehand.journal.port import Journal

@@ -13,8 +13,7 @@ import msgspec
 from beforehand.engine.breaker import Breakers, paused_tools
 from beforehand.engine.caches import PendingIndex
 from beforehand.engine.calls import fate_of
-from beforehand.engine.findings import Findings
-from beforehand.engine.operation_driver import approval_asked
+from beforehand.engine.operation_driver import Findings, approval_asked
 from beforehand.engine.settings import Settings
 from beforehand.model import records as r
 from beforehand.model.contract import Contract

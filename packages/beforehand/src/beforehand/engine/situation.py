@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec.structs import replace
 
 from beforehand.engine.call_limits import limited_call
-from beforehand.engine.findings import Decided
+from beforehand.engine.operation_driver import Decided
 from beforehand.model.decision.decide import decide
 from beforehand.model.decision.moves import Move
 from beforehand.model.decision.situation import Block, Now, Situation, SpentBudget, WatchedNow, WayBack

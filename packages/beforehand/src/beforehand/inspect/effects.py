@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from beforehand.engine.conflicts import claim_stream
-from beforehand.engine.findings import ClaimNote
+from beforehand.engine.operation_driver import ClaimNote
 from beforehand.errors import ChainBroken, UnknownRun, Unreadable, UsageError
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.entry_codec import readable

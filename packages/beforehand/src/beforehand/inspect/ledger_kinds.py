@@ -15,7 +15,7 @@ from beforehand.engine.breaker import ToolPause
 from beforehand.engine.caches import PendingParameters
 from beforehand.engine.conflicts import PendingNote
 from beforehand.engine.deferred import ArrivedAnswer, AwaitingOperation
-from beforehand.engine.findings import ClaimNote
+from beforehand.engine.operation_driver import ClaimNote
 from beforehand.errors import Unreadable
 from beforehand.extensions import extensions
 from beforehand.inspect.monitors import FINDINGS, TALLIES
