@@ -2,10 +2,22 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Literal
 
 import pytest
 
-from beforehand import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
+from beforehand import (
+    Conflict,
+    DidNotHappen,
+    Natural,
+    Operation,
+    Run,
+    RunSuspended,
+    TransactionAborted,
+    Verdict,
+    agent,
+    tool,
+)
 from beforehand.errors import BudgetExceeded, OperationFailed, RunStopped
 from beforehand.model import records as r
 from beforehand.model.shared_use import PREFIX
@@ -169,6 +181,34 @@ async def test_branches_that_begin_effects_at_once_share_what_is_left(lab: Lab):
         assert sorted(await app.run(desk, "ann")) == ["paid"] * 4 + ["refused"] * 2
         assert sorted(await app.run(desk, "bob")) == ["refused"] * 6
     assert len(lab.sent) == 4
+    check_sums(lab)
+
+
+@pytest.mark.parametrize("then", ["wait", "stop"])
+@virtual
+async def test_what_a_person_orders_to_send_is_sent_though_the_budget_is_spent(lab: Lab, then: Literal["wait", "stop"]):
+    @tool
+    async def reserve(seat: str) -> str:
+        lab.sent.append(seat)
+        return seat
+
+    @reserve.verify(settle_window=timedelta(0), check_first=True)
+    async def find(operation: Operation[str], seat: str) -> Verdict[str]:
+        return Conflict("the seat is taken") if seat == "4A" else DidNotHappen()
+
+    @agent(run_id="r-{seat}")
+    async def desk(run: Run, seat: str) -> str:
+        return await reserve(seat)
+
+    async with lab.app(desk, queues=limits(effects=1, then=then), recover=True) as app:
+        with pytest.raises(RunSuspended, match="the seat is taken"):
+            await app.run(desk, "4A")
+        await app.run(desk, "5B")
+        await app.service.resolve("r-4A/reserve#1", "retry", by="eve", evidence="it is free now")
+        await lab.pass_time(minutes=1)
+        assert (await app.engine.journal.runs(run="r-4A"))[0].status == "completed"
+    assert lab.sent == ["5B", "4A"]
+    assert counted(lab)["support", "effects"] == (2, 0)
     check_sums(lab)
 
 

@@ -142,6 +142,34 @@ async def test_a_child_has_its_own_limits_beside_those_of_its_tree(lab: Lab):
         assert await app.run(root, "ann", budget=RunBudget(model_calls=5, then="stop")) == [2, 3]
 
 
+@pytest.mark.parametrize(("top", "middle"), [(3, 9), (9, 3)], ids=["the top has less", "the middle has less"])
+@virtual
+async def test_the_limits_of_every_run_above_hold_not_only_those_of_the_nearest(lab: Lab, top: int, middle: int):
+    ask = model_of(lab)
+
+    @agent(name="leaf")
+    async def leaf(run: Run, name: str) -> int:
+        asked = 0
+        try:
+            while True:
+                await run.decide(ask, f"{asked}")
+                asked += 1
+        except BudgetExceeded:
+            return asked
+
+    @agent(name="between")
+    async def between(run: Run, name: str) -> int:
+        return await run.join(await run.start(leaf, name))
+
+    @agent(name="root", run_id="tree-{name}")
+    async def root(run: Run, name: str) -> int:
+        return await run.join(await run.start(between, name, budget=RunBudget(model_calls=middle, then="stop")))
+
+    async with lab.app(root, between, leaf, recover=True) as app:
+        assert await app.run(root, "ann", budget=RunBudget(model_calls=top, then="stop")) == 3
+        assert uses(lab)[PREFIX + RUN, "model_calls"] == (3, 0)
+
+
 def answering(wait: Callable[[], Awaitable[object]]) -> Callable[[str], Awaitable[dict[str, Any]]]:
     """A model that answers once that wait is over, and states that it used seven tokens."""
 
