@@ -219,6 +219,13 @@ def test_what_was_missed_is_skipped_run_once_or_all_run(schedule: Schedule, sinc
     assert found["once"] == (on_time or everything[-1:])
 
 
+@pytest.mark.parametrize("grace", [0, 1, MINUTE])
+def test_a_moment_is_on_time_to_the_end_of_its_grace(grace: int):
+    schedule = Schedule("desk", every_ms=DAY, grace_ms=grace)
+    assert due(schedule, 0, DAY + grace) == [DAY]
+    assert due(schedule, 0, DAY + grace + 1) == []
+
+
 def test_many_missed_moments_fire_in_portions():
     schedule = Schedule("desk", every_ms=MINUTE, missed="all")
     first = due(schedule, 0, DAY)
