@@ -135,6 +135,18 @@ async def test_what_was_left_out_between_two_records_of_a_batch_is_read_back(lab
 
 
 @virtual
+async def test_what_was_given_on_leaves_its_room_to_what_comes_later(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    kept = Kept()
+    journal, log, _ = await following(lab, kept)
+    monkeypatch.setattr(telemetry, "BACKLOG", 4)
+    for number in range(5):
+        await log.append([started(f"s#{number}"), ended(f"s#{number}")])
+        await asyncio.sleep(1)
+    assert kept.calls == [(f"s#{number}", 1) for number in range(5)]
+    await journal.close()
+
+
+@virtual
 async def test_a_follower_that_raises_learns_how_the_drive_ended(lab: Lab):
     class Raising(Kept):
         def ended(self, drive: Drive, spans: Sequence[SpanValue], /) -> None:

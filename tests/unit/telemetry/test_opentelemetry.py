@@ -92,6 +92,9 @@ async def test_a_run_is_one_trace_with_the_names_of_the_conventions(lab: Lab):
     usage = {point.attributes["gen_ai.token.type"]: point.sum for point in points["gen_ai.client.token.usage"]}
     assert usage == {"input": 40, "output": 2}
     assert points["gen_ai.client.operation.duration"][0].count == 1
+    about = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "example", "gen_ai.response.model": "large-1"}
+    for point in (*points["gen_ai.client.token.usage"], *points["gen_ai.client.operation.duration"]):
+        assert about.items() <= dict(point.attributes).items()
 
 
 @pytest.mark.parametrize("contents", [False, True])

@@ -405,6 +405,24 @@ async def test_a_reading_that_fails_leaves_the_counters(lab: Lab, monkeypatch: p
     assert b"beforehand_runs{" not in page
 
 
+@virtual
+async def test_gauges_that_cannot_be_read_again_are_given_with_their_age(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    measured = Prometheus()
+
+    async def failing(engine: Any, **_: bool) -> Any:
+        raise OSError("the disk is gone")
+
+    async with lab.app(shop, telemetry=measured) as app:
+        await app.run(shop, "mug")
+        await measured.scrape(app.engine)
+        monkeypatch.setattr(prometheus_module, "read_samples", failing)
+        for _ in range(3):
+            await lab.pass_time(minutes=10)
+            found = values(await measured.scrape(app.engine))
+    assert found["beforehand_runs", "shop", "completed"] == 1
+    assert found["beforehand_journal_age_seconds",] == pytest.approx(1800, abs=5)
+
+
 def test_labels_that_a_model_service_chooses_are_bounded():
     measured = Prometheus()
     for number in range(3 * MOST):
