@@ -423,6 +423,23 @@ async def test_gauges_that_cannot_be_read_again_are_given_with_their_age(lab: La
     assert found["beforehand_journal_age_seconds",] == pytest.approx(1800, abs=5)
 
 
+@virtual
+async def test_readings_that_fail_rest_as_long_as_others(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    measured, readings = Prometheus(), list[float]()
+
+    async def failing(engine: Any, **_: bool) -> Any:
+        readings.append(lab.loop.time())
+        await lab.pass_time(seconds=2)
+        raise OSError("the disk is slow, and then gone")
+
+    monkeypatch.setattr(prometheus_module, "read_samples", failing)
+    async with lab.app(shop, telemetry=measured) as app:
+        for _ in range(60):
+            await measured.scrape(app.engine)
+            await lab.pass_time(seconds=1)
+    assert len(readings) == 2
+
+
 def test_labels_that_a_model_service_chooses_are_bounded():
     measured = Prometheus()
     for number in range(3 * MOST):

@@ -199,6 +199,7 @@ class Prometheus:
         self._samples: Sequence[Sample] = ()
         self._read_s = 0.0
         self._read_at: float | None = None
+        self._due_at = 0.0
         self._reading: asyncio.Task[None] | None = None
 
     # --- the follower --------------------------------------------------------------------------------------------
@@ -259,9 +260,7 @@ class Prometheus:
         One reading serves all scrapes until `REST_SHARE` times its duration has passed, so reading takes no more than
         five per cent of one processor, however often this is called.
         """
-        now = asyncio.get_running_loop().time()
-        due = self._read_at is None or now >= self._read_at + max(1.0, REST_SHARE * self._read_s)
-        if self._reading is None and due:
+        if self._reading is None and asyncio.get_running_loop().time() >= self._due_at:
             self._reading = asyncio.get_running_loop().create_task(self._read(engine), name="beforehand-metrics")
         if self._reading is not None:
             await asyncio.wait({self._reading}, timeout=PATIENCE_S)
@@ -277,6 +276,7 @@ class Prometheus:
             LOG.warning("the journal could not be read for metrics: %s: %s", type(error).__name__, error)
         finally:
             self._read_s, self._reading = loop.time() - began, None
+            self._due_at = loop.time() + max(1.0, REST_SHARE * self._read_s)  # also after a reading that failed
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """The gauges, for the registry."""
