@@ -267,7 +267,8 @@ class Driver:
         self.driver = OperationDriver(active, STEP, None, None)
         self.operations = history.operations
         self.read: Situation
-        monkeypatch.setattr(asking, "situation_of", lambda driver, operation: self.read)
+        monkeypatch.setattr(asking, "inputs_of", lambda driver, operation: None)
+        monkeypatch.setattr(asking, "situation_of", lambda operation, inputs: self.read)
 
     def next_move(self, operation: OperationState, situation: Situation, now: Now) -> Move:
         self.operations[STEP] = operation
@@ -387,7 +388,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, key: Callable[[Question], Any]) -> No
     ask, memo = asking.next_move, {}
 
     def remembered(driver: OperationDriver, operation: OperationState, now: Now) -> Move:
-        known = key(Question(operation, asking.situation_of(driver, operation), now))
+        known = key(Question(operation, asking.situation_of(operation, asking.inputs_of(driver, operation)), now))
         if known not in memo:
             memo[known] = ask(driver, operation, now)
         return memo[known]

@@ -13,7 +13,7 @@ import pytest
 
 from beforehand.engine import executor
 from beforehand.engine.operation_driver import OperationDriver
-from beforehand.engine.situation import next_move
+from beforehand.engine.situation import move_of, next_move
 from beforehand.inspect.explain import recorded_operation, unread
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.port import WorkerState
@@ -85,7 +85,7 @@ class Readers:
         reader = JournalReader(View(driver), driver.active.process.identity)
         settings = driver.active.process.settings
         recorded = at_once(recorded_operation(reader, told, told.operations[driver.step], now, settings))
-        read = next_move(recorded, recorded.operation, now)
+        read = move_of(recorded.operation, recorded.inputs(), now)
         same = (type(move), move.rule) == (type(read), read.rule)
         if same:
             self.asked[move.rule] += 1

@@ -18,6 +18,7 @@ import beforehand
 from beforehand import Natural, Once, Run, TransactionAborted, agent, tool
 from beforehand.engine import executor, situation, verification
 from beforehand.engine.operation_driver import OperationDriver
+from beforehand.engine.situation import Inputs
 from beforehand.model import records as r
 from beforehand.model.decision import decide as rules
 from beforehand.model.decision.evidence import RULE, Case
@@ -88,7 +89,7 @@ async def test_what_stops_the_run_after_the_first_write_stops_the_second(lab: La
 
 @virtual
 async def test_a_new_obstacle_of_one_operation_stops_it(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    def too_much(_: OperationDriver, operation: OperationState) -> Block:
+    def too_much(operation: OperationState, _: object) -> Block:
         return "corrected" if above_the_ceiling(operation) else ""
 
     monkeypatch.setattr(situation, "_block", too_much)
@@ -108,8 +109,8 @@ class _Wider(Situation, frozen=True):
 async def test_a_new_field_of_the_situation_is_read_for_every_write(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     read: Any = situation.situation_of
 
-    def wider(driver: OperationDriver, operation: OperationState) -> Situation:
-        return _Wider(**asdict(read(driver, operation)), above=above_the_ceiling(operation))
+    def wider(operation: OperationState, inputs: Inputs) -> Situation:
+        return _Wider(**asdict(read(operation, inputs)), above=above_the_ceiling(operation))
 
     for module in (situation, executor, verification):
         monkeypatch.setattr(module, "situation_of", wider)
@@ -270,13 +271,15 @@ def test_one_file_asks_and_builds_what_is_asked_with():
     assert places(builds) == {SITUATION}
     tree = ast.parse((PACKAGE / SITUATION).read_text(encoding="utf-8"))
     asks = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "decide"]
-    assert len(asks) == 1
+    assert len(asks) == 2  # for a process, which does not ask twice about the same, and for a reader
 
 
 def test_every_field_of_the_situation_is_read_anew():
     """A field that the builder leaves at its default would be one that no decision can hear of."""
     source = (PACKAGE / SITUATION).read_text(encoding="utf-8")
-    (built,) = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and builds(node)]
-    ends = [source.splitlines()[argument.end_lineno - 1] for argument in built.args if argument.end_lineno]
-    assert [line.rpartition("  # ")[2] for line in ends] == list(Situation.__struct_fields__)
-    assert not built.keywords
+    for kind in (Situation, Inputs):
+        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+        (built,) = [node for node in calls if ast.unparse(node.func) == kind.__name__]
+        ends = [source.splitlines()[argument.end_lineno - 1] for argument in built.args if argument.end_lineno]
+        assert [line.rpartition("  # ")[2] for line in ends] == list(kind.__struct_fields__)
+        assert not built.keywords

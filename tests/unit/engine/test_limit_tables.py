@@ -116,7 +116,7 @@ async def test_a_reader_waits_where_the_journal_would_refuse_and_for_as_long(
     if asked_s:
         await lab.journal.slow(["tool mail"], asked_s * 1000)
     uses, now = await lab.journal.permits(), lab.journal.now()
-    wait = RecordedLimits(limits, uses, now, poll_ms=250).wait(LimitedCall("mail"), "r/mail#1")
+    wait = RecordedLimits(limits, uses, now, poll_ms=250).wait(LimitedCall("mail"))
     answer = await lab.journal.permit(request(99))
     assert answer.granted == (wait is None), f"{given} of {under_way} under way"
     if wait is not None:

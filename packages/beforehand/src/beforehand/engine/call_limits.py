@@ -299,9 +299,8 @@ class RecordedLimits:
         self._now = now
         self._poll_ms = poll_ms
 
-    def wait(self, call: LimitedCall, operation: str) -> LimitWait | None:
-        """The limit for which this operation waits longest; None for none."""
-        del operation
+    def wait(self, call: LimitedCall) -> LimitWait | None:
+        """The limit for which this call waits longest; None for none."""
         return _longest(self._wait(one) for one in self._declared.of_call(call))
 
     def _wait(self, one: AppliedLimit) -> LimitWait:

@@ -42,7 +42,7 @@ from beforehand.engine.operation_driver import (
 )
 from beforehand.engine.previous_owner import account_for_previous_owners
 from beforehand.engine.shared_budgets import SharedCharge, charge_for, is_current, may_be_shared, note_refusal
-from beforehand.engine.situation import next_move, situation_of
+from beforehand.engine.situation import inputs_of, next_move, situation_of
 from beforehand.engine.verification import by_disputes, observe, opening_posts, verify
 from beforehand.engine.waiting import hold, wait
 from beforehand.errors import (
@@ -395,7 +395,7 @@ def _misfit(driver: OperationDriver) -> str:
 def _started(driver: OperationDriver, operation: OperationState, now: Now) -> r.AttemptStarted:
     first, timeout_ms = not recorded(driver), 0  # the contract's
     if (operation.attempts or driver.found.key_age_ms) and driver.contract().key is not None:
-        timeout_ms = attempt_timeout_ms(operation, situation_of(driver, operation), now)
+        timeout_ms = attempt_timeout_ms(operation, situation_of(operation, inputs_of(driver, operation)), now)
     intent = operation.intent if driver.found.taking is None else intent_of(driver)
     if first and driver.found.observed is not r.NOTHING:
         intent = msgspec.structs.replace(intent, observed=driver.found.observed)

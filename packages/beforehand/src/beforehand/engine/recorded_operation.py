@@ -1,7 +1,7 @@
 """An operation as its journal describes it, for readers that drive nothing.
 
-`situation.next_move` takes it like a `OperationDriver`. So a reader sees the move that the next owner of the run would
-make, if it has the same code and time left for the run. `inspect/explain.py` names what else that owner reads.
+It gives `situation.move_of` the inputs that a process has. So a reader sees the move that the next owner of the run
+would make, if it has the same code and time left for the run. `inspect/explain.py` names what else that owner reads.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import msgspec
 
 from beforehand.engine.breaker import Breakers, paused_tools
 from beforehand.engine.caches import PendingIndex
+from beforehand.engine.call_limits import limited_call
 from beforehand.engine.calls import fate_of
 from beforehand.engine.operation_driver import Findings, approval_asked
 from beforehand.engine.settings import Settings
+from beforehand.engine.situation import Inputs
 from beforehand.model import records as r
 from beforehand.model.contract import Contract
 from beforehand.model.decision.situation import Now
@@ -24,20 +26,15 @@ from beforehand.model.transitions import apply
 from beforehand.model.waits import stored_contract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from beforehand.engine.call_limits import RecordedLimits
     from beforehand.journal.port import Identity, Journal, LimitUse
     from beforehand.model.run_history import RunHistory
 
 
 class RecordedOperation:
-    """One recorded operation, as `situation_of` and `find_conflict` read it."""
+    """One recorded operation, as `find_conflict` reads it, and the inputs of its next decision."""
 
     journaled: Final = True
-    scope: Final = None
-    started: Final = None
-    arguments: Final = None  # the next owner drives it before its code brings them
 
     def __init__(self, active: RecordedRun, operation: OperationState) -> None:
         self.active: Final = active
@@ -46,24 +43,51 @@ class RecordedOperation:
         self.id: Final = operation_id(active.run, operation.step)
         self.operation = operation
         self.tool: Final = _RecordedTool(stored_contract(active.history, operation), operation.contract)
-        self.calls: Final[dict[int, _OpenCall]] = {}
+        self.live: Final = set[int]()
         self.found = Findings()
 
-    def contract(self, operation: OperationState | None = None) -> Contract:
-        """The clauses under which it was recorded."""
-        del operation
-        return self.tool.contract
+    def inputs(self, *, gate_flipped: bool = False, policy: str = "") -> Inputs:
+        """The inputs under the recorded clauses, before code brings arguments; `policy` is one that may be in force.
 
-    def gated(self, condition: str) -> bool:
-        """True unless an attempt without an approval is on record: the condition is a part of the code."""
-        del condition
-        approval = self.operation.approval
-        return bool(approval.asked_digest or approval.approved_digest) or not self.operation.attempts
-
-    def asks(self, operation: OperationState) -> str:
-        """The digest of exactly what a person would be asked to approve now; empty if no approval is needed."""
-        namespace, conflicts = self.active.process.identity.namespace, bool(self.found.gate or self.found.other)
-        return approval_asked(namespace, self.id, operation, self.tool.digest, conflicts=conflicts)
+        The condition of a gate is a part of the code: it requires an approval unless an attempt without one is on
+        record, or the other way round if `gate_flipped`.
+        """
+        active, operation, found, contract = self.active, self.operation, self.found, self.tool.contract
+        process, history = active.process, active.history
+        stopped, approval, tool = history.lifecycle.stopped, operation.approval, operation.intent.tool
+        asked = bool(approval.asked_digest or approval.approved_digest) or not operation.attempts
+        gated = contract.gate is not None and asked != gate_flipped
+        conflicts = gated or found.other is not None
+        namespace, digest = process.identity.namespace, self.tool.digest
+        return Inputs(
+            history=history,
+            identity=process.identity,
+            settings=process.settings,
+            contract=contract,
+            claimed_up=active.claimed_up,
+            present=True,
+            journaled=True,
+            past_deadline=False,  # the deadline of an agent is a part of its code
+            cut_off=False,
+            unheard=False,
+            correcting=history.messages is not None and any(one.facts for one in history.messages.undelivered),
+            gated=gated,
+            permitted=False,
+            policy=policy,
+            asks=approval_asked(namespace, self.id, operation, digest, conflicts=conflicts),
+            paused=process.pauses.get(tool, ""),
+            breaker_ms=process.breakers.wait_ms(tool, retry=bool(operation.attempts)) if process.breakers.states else 0,
+            limit=None if process.limits is None else process.limits.wait(limited_call(history, tool)),
+            at_hand=False,
+            live=frozenset(self.live),
+            stopped_ms=0 if stopped is None else process.now.wall - stopped.at,
+            other=found.other,
+            misfit="",
+            reading="unread",
+            key_age_ms=found.key_age_ms,
+            hung=found.hung,
+            spent=None,
+        )
 
     async def account_for_owners(self) -> None:
         """End the attempts whose process is gone, as the next owner will; the present owner's calls still run."""
@@ -78,7 +102,7 @@ class RecordedOperation:
             state = await journal.fate(owner.worker)
             if owned is not None and (owned.token, owned.owner) == (attempt.token, owner.worker) and not state.gone:
                 if attempt.end is None:
-                    self.calls[attempt.number] = _OpenCall()
+                    self.live.add(attempt.number)
                 continue
             fate = fate_of(state, self.active.process.settings.pause_bound_ms)
             self.found.hung = fate.hung or self.found.hung
@@ -90,20 +114,11 @@ class RecordedOperation:
                 self.operation = apply(self.operation, record, now.boot)
 
 
-class _OpenCall:
-    """A call that the owner of the run still makes. No event loop is needed to look at it."""
-
-    def done(self) -> bool:
-        """False, as far as the journal knows."""
-        return False
-
-
 class _RecordedTool(msgspec.Struct, frozen=True):
     """The tool as it was declared when the operation was recorded; `digest` is that of its contract."""
 
     contract: Contract
     digest: str
-    gone: Callable[[], bool] = bool  # only the process that runs its code knows
 
 
 class RecordedRun:
@@ -124,11 +139,6 @@ class RecordedRun:
         """The moment for which it is judged."""
         return self.process.now
 
-    def may_correct(self) -> bool:
-        """True if there is a message with facts that code has never received."""
-        messages = self.history.messages
-        return messages is not None and any(one.facts for one in messages.undelivered)
-
 
 class RecordedProcess:
     """The process that would drive the run next, as far as its journal knows it."""
@@ -142,7 +152,6 @@ class RecordedProcess:
         self.pending_index: Final = PendingIndex()
         self.limits: RecordedLimits | None = None
         self.pauses: dict[str, str] = {}
-        self.policy: AnyPolicy | None = None
 
     async def read(self) -> None:
         """Read the state that all runs of a journal share."""
@@ -158,19 +167,6 @@ class RecordedProcess:
 
         if (newest := await newest_limits(self.journal)) is not None:
             self.limits = RecordedLimits(newest.limits, uses, self.journal.now(), self.settings.poll_ms)
-
-    def deadline_of(self, history: RunHistory) -> None:
-        """None: the deadline of an agent is a part of its code."""
-
-    def wall_ms(self) -> int:
-        """The wall clock of the moment for which it is judged."""
-        return self.now.wall
-
-
-class AnyPolicy(msgspec.Struct, frozen=True):
-    """A policy that has not ruled yet."""
-
-    version: str = "unread"
 
 
 class _StoppedClock:

@@ -23,7 +23,7 @@ from beforehand.engine.operation_driver import (
     served,
     view,
 )
-from beforehand.engine.situation import situation_of
+from beforehand.engine.situation import inputs_of, situation_of
 from beforehand.engine.tool_protocol import call_handler
 from beforehand.journal.entry_codec import written
 from beforehand.journal.port import Post
@@ -48,7 +48,7 @@ async def verify(driver: OperationDriver) -> None:
     log, tool = driver.log, driver.tool
     assert tool is not None, driver.step
     before = driver.operation
-    believable = until_believable_ms(before, situation_of(driver, before), log.now()) == 0
+    believable = until_believable_ms(before, situation_of(before, inputs_of(driver, before)), log.now()) == 0
     log.process.environment.crash.reached("before_verify")
     part = before.intent.item if before.intent.completes else None
     verdict: Any = await _ask(driver if part is None else served(driver), "verify")

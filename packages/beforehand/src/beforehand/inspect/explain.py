@@ -7,14 +7,9 @@ from typing import Final
 import msgspec
 
 from beforehand.engine.conflicts import find_conflict, may_conflict
-from beforehand.engine.recorded_operation import (
-    AnyPolicy,
-    RecordedOperation,
-    RecordedProcess,
-    RecordedRun,
-)
+from beforehand.engine.recorded_operation import RecordedOperation, RecordedProcess, RecordedRun
 from beforehand.engine.settings import Settings
-from beforehand.engine.situation import next_move, situation_of
+from beforehand.engine.situation import Inputs, move_of, situation_of
 from beforehand.inspect.contracts import repeat_words
 from beforehand.inspect.contradictions import answers_about, relied_on
 from beforehand.inspect.reader import JournalReader
@@ -140,8 +135,8 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
     verdicts = [one for one in records if isinstance(one, r.Verified) and one.step == state.step]
     ruled = [one for one in records if isinstance(one, r.Ruled) and one.step == state.step]
     recorded = await recorded_operation(reader, history, state, now, settings)
-    state, contract = recorded.operation, recorded.contract()
-    situation, move = situation_of(recorded, state), next_move(recorded, state, now)
+    state, contract, inputs = recorded.operation, recorded.tool.contract, recorded.inputs()
+    situation, move = situation_of(state, inputs), move_of(state, inputs, now)
     evidence = evidence_of(state, situation, now)
     return Explanation(
         operation=operation,
@@ -198,29 +193,22 @@ async def unread(recorded: RecordedOperation, move: m.Move) -> list[str]:
     """Name the things that the next owner reads besides the journal, and may make another move for."""
     active, operation, found = recorded.active, recorded.operation, recorded.found
     words: list[str] = []
+
+    def otherwise(inputs: Inputs) -> bool:
+        return move_of(operation, inputs, active.now()) != move
+
     if await active.process.journal.entries(command_stream(active.run), active.history.entry_seen):
         words.append("commands to the run that are not applied yet")
     gate = recorded.tool.contract.gate
-    if gate is not None and not operation.attempts and _asked_with(recorded, gate=not found.gate) != move:
+    if gate is not None and not operation.attempts and otherwise(recorded.inputs(gate_flipped=True)):
         words.append(f"its gate: {gate.when}")
     ruled = operation.judgement.ruling is not None
     asked = bool(operation.approval.asked_digest) and not ruled  # no policy ruled before that
-    if not asked and _asked_with(recorded, policy=AnyPolicy()) != move:
+    if not asked and otherwise(recorded.inputs(policy="one that has not ruled yet")):
         words.append("whether the policy of the app has changed" if ruled else "the policy of the app")
     if not operation.attempts and found.other is None and active.process.pending_index.of(operation.intent.tool):
         words.append("what is pending about the same thing")
     return words
-
-
-def _asked_with(recorded: RecordedOperation, *, gate: bool | None = None, policy: AnyPolicy | None = None) -> m.Move:
-    """The move if its gate or the policy of the app said this."""
-    process, before = recorded.active.process, recorded.found.gate
-    recorded.found.gate = before if gate is None else gate
-    process.policy = policy
-    try:
-        return next_move(recorded, recorded.operation, recorded.active.now())
-    finally:
-        recorded.found.gate, process.policy = before, None
 
 
 # --- the answers -----------------------------------------------------------------------------------------

@@ -370,7 +370,7 @@ def _not_recognised(engine: Engine, history: RunHistory, operation: OperationSta
     here = engine.journal.now()
     now = Now(here.boot, here.ms, engine.wall_ms())
     process = RecordedProcess(engine.journal, engine.identity, operation.intent.tool, now, engine.settings)
-    situation = situation_of(RecordedOperation(RecordedRun(history, process), operation), operation)
+    situation = situation_of(operation, RecordedOperation(RecordedRun(history, process), operation).inputs())
     if (key := situation.contract.key) is None:
         return "its tool has no key"
     if operation.key_unread:
