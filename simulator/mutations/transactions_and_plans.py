@@ -79,8 +79,8 @@ def unknown_is_refused(original: Any) -> Any:
 def open_after_a_cancel(original: Any) -> Any:
     """The way back goes on by itself, also once a person has ended the run."""
 
-    def way_back(driver: Any) -> Any:
-        return original(driver) and "open"
+    def way_back(operation: Any, inputs: Any) -> Any:
+        return original(operation, inputs) and "open"
 
     return way_back
 

@@ -52,8 +52,8 @@ class Inputs(msgspec.Struct, frozen=True, gc=False):
 
     `contract` holds for the next attempt. `present`: the app has the tool. `past_deadline`: the deadline of the run has
     passed. `cut_off`: the code that made the call was cancelled. `unheard`: a message has not come to the branch whose
-    own task drives this. `correcting`: a message may correct facts of steps under way. `gated`: its gate requires an
-    approval. `policy` is the version of the policy in force, `asks` the digest of what a person would be asked to
+    own task drives this. `correcting`: after a crash, one may correct facts of steps under way. `gated`: its gate wants
+    an approval. `policy` is the version of the policy in force, `asks` the digest of what a person would be asked to
     approve, `paused` why its tool is paused, and `stopped_ms` how long ago the run stopped: readings are ever further
     apart from then on. The others are as in `Situation`.
     """
@@ -114,7 +114,7 @@ def inputs_of(driver: OperationDriver, operation: OperationState) -> Inputs:
     stopped, deadline = history.lifecycle.stopped, process.deadline_of(history)
     contract = driver.contract(operation)
     found.gate = contract.gate is not None and _gate_wanted(driver, contract.gate)  # before `asks`, which reads it
-    breakers, limits = process.breakers, process.limits
+    breakers, limits, told = process.breakers, process.limits, history.messages is not None
     return Inputs(  # by position, which takes a sixth of the time
         history,  # history
         process.identity,  # identity
@@ -125,8 +125,8 @@ def inputs_of(driver: OperationDriver, operation: OperationState) -> Inputs:
         driver.journaled,  # journaled
         deadline is not None and process.wall_ms() >= deadline,  # past_deadline
         tool is not None and tool.gone(),  # cut_off
-        driver.scope is not None and driver.scope.has_message(),  # unheard
-        history.messages is not None and active.may_correct(),  # correcting
+        told and driver.scope is not None and driver.scope.has_message(),  # unheard
+        told and active.may_correct(),  # correcting
         found.gate,  # gated
         found.permission is not None,  # permitted
         "" if process.policy is None else process.policy.version,  # policy
@@ -169,7 +169,8 @@ def situation_of(operation: OperationState, inputs: Inputs) -> Situation:
         inputs.permitted,  # permitted
         inputs.asks,  # asks
         "" if operation.released else operation.intent.hold,  # hold
-        inputs.paused or _paused(inputs),  # paused
+        inputs.paused
+        or ("the run" if history.lifecycle.paused is not None else "a message" if inputs.correcting else ""),  # paused
         inputs.breaker_ms,  # breaker_ms
         inputs.limit,  # limit
         inputs.other,  # other
@@ -203,13 +204,6 @@ def _spent_budget(operation: OperationState, inputs: Inputs, budget: BudgetState
         own = sum(cost_of(added, money.currency)) - sum(cost_of(operation, money.currency))
         reason = "; ".join(filter(None, (reason, budget.spent(OF_COSTS, without=own))))
     return SpentBudget(reason, budget.limits.then) if reason else None
-
-
-def _paused(inputs: Inputs) -> str:
-    """The reason why the run is paused; after a crash also a message that may correct facts of steps under way."""
-    if inputs.history.lifecycle.paused is not None:
-        return "the run"
-    return "a message" if inputs.correcting else ""
 
 
 def _gate_wanted(driver: OperationDriver, gate: Gate) -> bool:
