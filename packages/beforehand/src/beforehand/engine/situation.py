@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _NONE: Final[frozenset[int]] = frozenset()
 
 
-class Inputs(msgspec.Struct, frozen=True, gc=False):
+class Inputs(msgspec.Struct, frozen=True):
     """Everything that is read for one decision besides the operation, by a process or from a journal by a reader.
 
     `contract` holds for the next attempt. `present`: the app has the tool. `past_deadline`: the deadline of the run has
