@@ -1,6 +1,6 @@
 """Run a test of the product with one bug planted: for bugs that no seed of the simulator is known to find.
 
-    python -m simulator.mutations.tested "joins off the record" tests/unit/engine/test_time_limits.py
+    python -m simulator.mutations.tested "joins off the record" tests/unit/engine/test_joins_under_limits.py
 
 The exit status is that of pytest. Without a name, the product is tested as it is.
 """

@@ -211,7 +211,7 @@ TIMING: Final = (
         "a replay cannot know whether a time limit ended its body before or after a join",
         "beforehand.engine.active_run.scopes:Scope.limited",
         always(False),
-        test="tests/unit/engine/test_time_limits.py",
+        test="tests/unit/engine/test_joins_under_limits.py",
     ),
     Mutant(
         "forgotten under a business key",
