@@ -140,6 +140,15 @@ def absolved_at_progress(original: Any) -> Any:
     return number
 
 
+def in_turn_alone(_original: Any) -> Any:
+    """An answer is received once its turn has come, whether or not code has come to rest before it."""
+
+    def is_open(order: Any, index: int) -> bool:
+        return bool(index <= order.at)
+
+    return is_open
+
+
 # --- the lists --------------------------------------------------------------------------------------------------------
 
 
@@ -205,6 +214,13 @@ TIMING: Final = (
         "beforehand.engine.journaled:journaled",
         journal_wait_is_rest,
         from_seed=BODIES,
+    ),
+    Mutant(
+        "answers received together",
+        "an answer is received while the failure that comes before it on replay has its effect",
+        "beforehand.engine.active_run.replay:DeliveryOrder.is_open",
+        in_turn_alone,
+        test="tests/unit/engine/test_steps_beside_each_other.py",
     ),
     Mutant(
         "joins off the record",

@@ -5,6 +5,7 @@ receive the same in the same order.
 """
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -207,6 +208,41 @@ async def test_code_that_asks_who_came_first_is_told_the_same_twice(lab: Lab):
             told.append((first.done(), second.done()))
 
     assert await told_twice(lab, body, Office(lab), held_s=1.0) == [(True, False)]
+
+
+@virtual
+async def test_an_answer_that_is_recorded_while_a_failure_has_its_effect_waits_for_that(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    """On a busy loop milliseconds pass between its passes: here one at each look at the clock."""
+    looks, wall_ms = itertools.count(), lab.clock.wall_ms
+    monkeypatch.setattr(lab.clock, "wall_ms", lambda: wall_ms() + next(looks))
+    failing = asyncio.Event()
+
+    @tool(idempotency=Natural(within=HOUR))
+    async def ship(text: str) -> str:
+        await failing.wait()
+        lab.sent.append(text)
+        return text
+
+    async def body(run: Run, told: list[Any], office: Office) -> None:
+        async def fails() -> None:
+            await run.sleep(seconds(1))
+            failing.set()
+            raise KeyError("bad news")
+
+        async def ships() -> None:
+            await ship("box")
+            told.append(await office.look("label"))
+
+        try:
+            await run.gather(run.gather(run.gather(run.gather(fails(), run.sleep(HOUR)))), ships())
+        except KeyError as error:
+            told.append(str(error))
+
+    office = Office(lab)
+    office.tools.append(ship)
+    assert await told_twice(lab, body, office) == ["'bad news'"]
 
 
 # --- refusals that have no record ----------------------------------------------------------------------------------

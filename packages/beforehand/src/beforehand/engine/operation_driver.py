@@ -173,7 +173,7 @@ class OperationDriver(msgspec.Struct, eq=False):
 
     @property
     def forgotten(self) -> bool:
-        """True if the operation was settled meanwhile, and the history dropped it with its transaction."""
+        """True if the operation has been settled, and the history has dropped it with its transaction."""
         history = self.active.history
         if not self.journaled or self.step in history.operations:
             return False

@@ -55,8 +55,8 @@ class RecordedOperation:
         active, operation, found, contract = self.active, self.operation, self.found, self.tool.contract
         process, history = active.process, active.history
         stopped, approval, tool = history.lifecycle.stopped, operation.approval, operation.intent.tool
-        asked = bool(approval.asked_digest or approval.approved_digest) or not operation.attempts
-        gated = contract.gate is not None and asked != gate_flipped
+        on_record = bool(approval.asked_digest or approval.approved_digest) or not operation.attempts
+        gated = contract.gate is not None and on_record != gate_flipped
         conflicts = gated or found.other is not None
         namespace, digest = process.identity.namespace, self.tool.digest
         return Inputs(
@@ -70,7 +70,7 @@ class RecordedOperation:
             past_deadline=False,  # the deadline of an agent is a part of its code
             cut_off=False,
             unheard=False,
-            correcting=history.messages is not None and any(one.facts for one in history.messages.undelivered),
+            correcting=history.messages is not None and any(message.facts for message in history.messages.undelivered),
             gated=gated,
             permitted=False,
             policy=policy,

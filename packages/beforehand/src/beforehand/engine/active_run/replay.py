@@ -19,7 +19,7 @@ class DeliveryOrder:
     """The order of deliveries: each has a number, and the lowest remaining one is next.
 
     `at` is the number up to which they may be taken. `over` are those that no code takes. Before those that are `apart`
-    code comes to rest.
+    code comes to rest; one leaves that set once code has.
     """
 
     def __init__(self, over: Iterable[int], apart: dict[int, None], waiters: Waiters) -> None:
@@ -49,12 +49,12 @@ class DeliveryOrder:
 
     def take(self, index: int) -> None:
         """Consume this delivery; the next one may be taken, at once or once code has come to rest."""
+        self.apart.pop(index, None)
         if index != self._next:
             self._over[index] = None
             return
         self._next += 1
         if self._over or self.apart or self._waiting:
-            self.apart.pop(index, None)
             self._advance()
         else:
             self.at = self._next
@@ -191,7 +191,7 @@ class Replay:
         A caller that received it before it was cancelled does so again: it is cancelled at its next wait.
         """
         index, cancelled = self._history.delivered.by_step[step].index, None
-        while index > self.order.at or (self.order.apart and not self.order.is_open(index)):
+        while index > self.order.at or (self.order.apart and not self.order.is_open(index)):  # mostly without a call
             try:
                 await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
             except asyncio.CancelledError as error:

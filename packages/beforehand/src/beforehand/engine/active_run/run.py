@@ -31,7 +31,7 @@ class Drivers:
 
     def __init__(self, waiters: Waiters, break_off: Callable[[BaseException], object]) -> None:
         self.tasks: Final[dict[str, asyncio.Task[None]]] = {}
-        self.operations: Final[dict[str, object]] = {}
+        self.operations: Final[dict[str, object]] = {}  # `driver_of` types them; their module imports this one
         self.closing: Final[dict[str, None]] = {}  # the exits of transactions that are being closed, in begun order
         self._waiters: Final = waiters
         self._break_off: Final = break_off
