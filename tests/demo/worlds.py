@@ -45,7 +45,7 @@ def world_with(service="payments", first=ScheduledFault.NONE, second=ScheduledFa
 @contextlib.asynccontextmanager
 async def open_shop(world):
     async with serving({"side": world}) as addresses:
-        shop = Shop(addresses["side"], patience_s=0.15)
+        shop = Shop(addresses["side"], patience_s=0.5)  # on a loaded machine a call may take a while to arrive
         try:
             yield shop
         finally:
