@@ -13,8 +13,9 @@ import pytest
 
 from beforehand.engine import executor
 from beforehand.engine.operation_driver import OperationDriver
+from beforehand.engine.recorded_operation import read_operation
 from beforehand.engine.situation import move_of, next_move
-from beforehand.inspect.explain import recorded_operation, unread
+from beforehand.inspect.explain import shared_state, unread
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.port import WorkerState
 from beforehand.journal.record_codec import decode
@@ -26,7 +27,7 @@ from beforehand.testing.world.stage import without_warnings
 from simulator.generator.plans import draw
 from simulator.world import World
 
-SEEDS = range(40)
+SEEDS = range(16)
 SHARED = {"paused", "breaker"}
 """Waits for what a process reads every few seconds, and the reader at once: the process may know it later."""
 OFTEN = (
@@ -84,12 +85,13 @@ class Readers:
             return
         reader = JournalReader(View(driver), driver.active.process.identity)
         settings = driver.active.process.settings
-        recorded = at_once(recorded_operation(reader, told, told.operations[driver.step], now, settings))
-        read = move_of(recorded.operation, recorded.inputs(), now)
+        shared = at_once(shared_state(reader, operation.intent.tool, now, settings))
+        recorded = at_once(read_operation(shared, told, told.operations[driver.step]))
+        read = move_of(recorded.operation, recorded.inputs, now)
         same = (type(move), move.rule) == (type(read), read.rule)
         if same:
             self.asked[move.rule] += 1
-        elif at_once(unread(recorded, read)):
+        elif at_once(unread(shared, recorded, read)):
             self.asked["something is not read"] += 1
         elif not any(isinstance(one, Wait) and one.why in SHARED for one in (move, read)):
             self.others.append(f"{driver.id}: the engine decides {move}, the reader {read}")

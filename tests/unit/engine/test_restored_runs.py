@@ -18,8 +18,9 @@ from beforehand import (
     current_operation,
     tool,
 )
+from beforehand.engine.recorded_operation import read_operation
 from beforehand.errors import UsageError
-from beforehand.inspect.explain import recorded_operation
+from beforehand.inspect.explain import shared_state
 from beforehand.inspect.reader import JournalReader
 from beforehand.model import records as r
 from beforehand.model.decision.situation import Now
@@ -203,8 +204,8 @@ async def test_a_reader_measures_time_as_the_present_owner_of_a_run_does(lab: La
         reader = JournalReader(lab.journal, lab.journal.identity)
         history, instant = await reader.history("r-ann"), lab.journal.now()
         now = Now(instant.boot, instant.ms, lab.clock.wall_ms())
-        recorded = await recorded_operation(reader, history, history.operations["mail#1"], now)
-        return recorded.active.claimed_up
+        shared = await shared_state(reader, "mail", now)
+        return (await read_operation(shared, history, history.operations["mail#1"])).inputs.claimed_up
 
     restored(lab)
     async with lab.app(desk) as app:

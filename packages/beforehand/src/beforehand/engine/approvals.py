@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 def what_is_asked(driver: OperationDriver, move: m.RequestApproval) -> str:
     """The question to a person, with the rule that requires the approval."""
-    gate, guard = driver.contract().gate, driver.found.other
+    gate, guard = driver.contract().gate, driver.found.ledger.other
     ruling = driver.operation.judgement.ruling
     because = "" if gate is None or gate.when == "true" else gate.when
     if ruling is not None and ruling.asks and not driver.found.gate:
@@ -122,7 +122,7 @@ async def find_permission(driver: OperationDriver) -> bool:
     if not driver.journaled or not _one_approval_suffices(driver):
         return False
     as_called = operation.intent.executable and not operation.intent.asks_only and not operation.edits
-    if driver.found.other is not None or operation.phase == "gated" or not as_called:
+    if driver.found.ledger.other is not None or operation.phase == "gated" or not as_called:
         return False
     for permission in await standing_permissions(driver.log.process.journal):
         if (covering := _fitting(driver, permission)) is not None and await permission_use_post(

@@ -11,13 +11,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.engine.operation_driver import ClaimHolder, ClaimNote, ClaimState, decoded, intent_of
+from beforehand.engine.operation_driver import (
+    ClaimHolder,
+    ClaimNote,
+    ClaimState,
+    LedgerFindings,
+    decoded,
+    intent_of,
+)
 from beforehand.errors import ArgumentError, Unreadable
 from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import LedgerEntry, Post
@@ -34,112 +41,140 @@ from beforehand.policies import milliseconds
 
 if TYPE_CHECKING:
     from beforehand.engine.active_run.log import RunRecorder
+    from beforehand.engine.caches import PendingIndex
     from beforehand.engine.operation_driver import OperationDriver
-    from beforehand.engine.recorded_operation import RecordedOperation, RecordedRun
     from beforehand.engine.tool_protocol import ToolCode
     from beforehand.journal.port import Journal
+    from beforehand.model.contract import Contract
+    from beforehand.model.decision.situation import Now
 
 
-Claimant: TypeAlias = "OperationDriver | RecordedOperation"
-"""An operation that may conflict with others: driven, or only read from its records."""
 CLAIM_OF: Final = "the claim of "
 """Prefix of the recorded reason for a wait; the name of the operation that holds the business key follows."""
 
 
-def may_conflict(driver: Claimant, operation: OperationState) -> bool:
+class Claimant(msgspec.Struct, frozen=True):
+    """A new operation as the search for conflicts reads it: its process gives it, or a reader of the journal.
+
+    `contract` is that of its tool, None where the app has no such tool. `ancestors` are the runs that its run was
+    forked from, as far as they have been read: a later search reads on from there.
+    """
+
+    id: str
+    operation: OperationState
+    contract: Contract | None
+    history: RunHistory
+    claimed_up: int
+    journal: Journal
+    claim_wait_ms: int
+    now: Callable[[], Now]
+    ancestors: dict[str, ForkedRun]
+
+
+def may_conflict(history: RunHistory, index: PendingIndex, operation: OperationState) -> bool:
     """True if a new operation may conflict with another effect: then the ledger is read before it is sent."""
-    log, intent = driver.log, operation.intent
-    return (
-        intent.can_conflict or bool(log.history.lifecycle.forked_from) or intent.tool in log.process.pending_index.known
-    )
+    intent = operation.intent
+    return intent.can_conflict or bool(history.lifecycle.forked_from) or intent.tool in index.known
 
 
 async def find_other_effect(driver: OperationDriver) -> None:
     """Look for effects of others before the first attempt."""
-    await find_conflict(driver, partial(_things, driver))
+    log, tool = driver.log, driver.tool
+    claimant = Claimant(
+        id=driver.id,
+        operation=driver.operation,
+        contract=None if tool is None else tool.contract,
+        history=log.history,
+        claimed_up=log.claimed_up,
+        journal=log.process.journal,
+        claim_wait_ms=log.process.settings.claim_wait_ms,
+        now=log.now,
+        ancestors=_ANCESTORS.setdefault(log, {}),
+    )
+    driver.found.ledger = await find_conflict(claimant, driver.found.ledger, partial(_things, driver))
 
 
-async def find_conflict(driver: Claimant, things: Callable[[], Iterable[str]] = tuple) -> None:
-    """Look for effects that this one conflicts with: the first one becomes `found.other`.
+async def find_conflict(
+    claimant: Claimant, before: LedgerFindings, things: Callable[[], Iterable[str]] = tuple
+) -> LedgerFindings:
+    """Look for effects that this one conflicts with: the first one becomes `other`. `before` was found last time.
 
     These are pending effects about the same thing, the holder of the business key, an earlier write with the same
     `once` parameters, and a write that a fork would repeat. `things` are those that its arguments name; it is called
     only where the intent itself names nothing that is pending.
     """
-    if driver.operation.attempts:
-        return
-    driver.found.holder = driver.found.other = None
-    if driver.found.waiting_since is None:
-        driver.found.waiting_since = driver.log.now().up
-    if (pending := await find_pending(driver, things)) is not None:
-        driver.found.other = replace(pending, waited_out=_waited_out(driver, pending.source))
-        return
-    if driver.operation.intent.claim:
-        await _find_claim(driver)
-    if driver.found.other is None and driver.operation.intent.words:
-        await _find_repeat(driver)
-    if driver.found.other is None and driver.log.history.lifecycle.forked_from:
-        driver.found.other = await find_ancestor_write(driver)
+    intent = claimant.operation.intent
+    if claimant.operation.attempts:
+        return before
+    since = claimant.now().up if before.waiting_since is None else before.waiting_since
+    found = replace(before, other=None, holder=None, things_taken=None, waiting_since=since)
+    if claimant.contract is not None and not intent.serves:
+        notes = list[LedgerEntry]()
+        if intent.thing:
+            notes = await claimant.journal.entries(thing_stream(intent.tool, intent.thing))
+            found = replace(found, things_taken=sum(read(note, PendingNote).state == "taken" for note in notes))
+        if not intent.again and (pending := await find_pending(claimant, notes, things)) is not None:
+            return replace(found, other=replace(pending, waited_out=_waited_out(claimant, pending.source, since)))
+    if intent.claim:
+        found = await _find_claim(claimant, found, since)
+    if found.other is None and intent.words:
+        found = await _find_repeat(claimant, found, since)
+    if found.other is None and claimant.history.lifecycle.forked_from:
+        found = replace(found, other=await find_ancestor_write(claimant))
+    return found
 
 
-def _conflict_with(driver: Claimant, by: str, holder: ClaimHolder) -> OtherEffect:
+def _conflict_with(claimant: Claimant, by: Literal["claim", "guard"], holder: ClaimHolder, since: int) -> OtherEffect:
+    other = _sibling(claimant.history, holder.note.operation)
     return OtherEffect(
-        "claim" if by == "claim" else "guard",
+        by,
         "succeeded" if holder.note.state == "succeeded" else "pending",
         holder.note.operation,
-        waited_out=_waited_out(driver, holder.note.operation),
-        deferred=_is_deferred(driver, holder.note.operation),
+        waited_out=_waited_out(claimant, holder.note.operation, since),
+        deferred=other is not None and other.phase == "awaiting",
     )
 
 
-def _is_deferred(driver: Claimant, operation: str) -> bool:
-    """True if another operation of this run waits for a deferred answer."""
-    other = _sibling(driver, operation)
-    return other is not None and other.phase == "awaiting"
-
-
-def _sibling(driver: Claimant, operation: str) -> OperationState | None:
+def _sibling(history: RunHistory, operation: str) -> OperationState | None:
     """The operation of that name, if it is one of this run."""
     run, step = split_operation_id(operation)
-    return driver.log.history.operations.get(step) if run == driver.log.run else None
+    return history.operations.get(step) if run == history.run else None
 
 
-def ends_in_this_run(driver: Claimant, operation: str) -> bool:
+def ends_in_this_run(history: RunHistory, operation: str) -> bool:
     """True if another operation of this run goes on by itself or asks a person: waiting for it needs no limit.
 
     One that is held ends only with its transaction, whose code may be waiting for this one.
     """
-    other = _sibling(driver, operation)
+    other = _sibling(history, operation)
     return other is not None and other.phase != "held"
 
 
-def _waited_out(driver: Claimant, operation: str) -> bool:
+def _waited_out(claimant: Claimant, operation: str, since: int) -> bool:
     """True if a person has to be asked, as another operation has not been settled for too long."""
-    too_long = _waited_ms(driver) >= driver.log.process.settings.claim_wait_ms
-    return too_long and not ends_in_this_run(driver, operation)
+    too_long = _waited_ms(claimant, since) >= claimant.claim_wait_ms
+    return too_long and not ends_in_this_run(claimant.history, operation)
 
 
-def _waited_ms(driver: Claimant) -> int:
-    """How long this operation has waited for another one, over all processes."""
-    operation, now = driver.operation, driver.log.now()
+def _waited_ms(claimant: Claimant, since: int) -> int:
+    """How long this operation has waited for another one, over all processes; this one began to wait at `since`."""
+    operation, now = claimant.operation, claimant.now()
     if operation.waits_for.startswith(CLAIM_OF):
-        return now.up - (operation.planned_up if operation.planned_boot == now.boot else driver.log.claimed_up)
-    return now.up - (now.up if driver.found.waiting_since is None else driver.found.waiting_since)
+        return now.up - (operation.planned_up if operation.planned_boot == now.boot else claimant.claimed_up)
+    return now.up - since
 
 
 def taking_posts(driver: OperationDriver) -> tuple[Post, ...]:
     """The ledger entries that go with the first attempt."""
-    intent = intent_of(driver)
+    intent, found = intent_of(driver), driver.found.ledger
     if driver.operation.attempts or not driver.journaled:
         return ()
     posts: list[Post] = []
-    if intent.claim and driver.found.taking is not None:
+    if intent.claim and found.taking is not None:
         stream = claim_stream(intent.tool, intent.claim)
         posts.append(claim_post(stream, driver.id, intent.digest, intent.generation, intent.outside))
     if intent.words:
-        posts.append(
-            repeat_post(repeat_stream(intent.tool, intent.words), driver.id, intent.digest, driver.found.after)
-        )
+        posts.append(repeat_post(repeat_stream(intent.tool, intent.words), driver.id, intent.digest, found.after))
     return (*posts, *thing_taken_post(driver))
 
 
@@ -174,21 +209,19 @@ def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
 # effect is proven not to exist, so that a released claim is retried under the key that the system already knows.
 
 
-async def _find_claim(driver: Claimant) -> None:
-    intent = driver.operation.intent
-    entries = await driver.log.process.journal.entries(claim_stream(intent.tool, intent.claim))
+async def _find_claim(claimant: Claimant, found: LedgerFindings, since: int) -> LedgerFindings:
+    intent = claimant.operation.intent
+    entries = await claimant.journal.entries(claim_stream(intent.tool, intent.claim))
     holder = last_holder(entries)
-    driver.found.holder = holder
-    if holder is not None and holder.stands and holder.note.operation != driver.id:
-        mismatch = holder.note.digest != intent.digest
-        driver.found.other = replace(_conflict_with(driver, "claim", holder), mismatch=mismatch)
-        return
     if holder is not None and holder.stands:
-        driver.found.taking = None
-        return  # ours: it was taken when the effect was held, and the ledger would refuse a second taking for ever
-    driver.found.taking = next_claim(holder)
-    first = first_use_ms(entries, driver.found.taking[1])
-    driver.found.key_age_ms = 0 if first is None else max(0, driver.log.now().wall - first)
+        if holder.note.operation == claimant.id:  # it was taken when the effect was held; a second taking is refused
+            return replace(found, holder=holder, taking=None)
+        other = _conflict_with(claimant, "claim", holder, since)
+        return replace(found, holder=holder, other=replace(other, mismatch=holder.note.digest != intent.digest))
+    taking = next_claim(holder)
+    first = first_use_ms(entries, taking[1])
+    age_ms = 0 if first is None else max(0, claimant.now().wall - first)
+    return replace(found, holder=holder, taking=taking, key_age_ms=age_ms)
 
 
 def claim_stream(tool: str, business_key: str) -> str:
@@ -248,23 +281,20 @@ def _said_by(state: OperationState) -> str:
 # run.
 
 
-async def _find_repeat(driver: Claimant) -> None:
+async def _find_repeat(claimant: Claimant, found: LedgerFindings, since: int) -> LedgerFindings:
     """Find an earlier write that a call of a model repeats. Calls in agent code are deliberate and not checked."""
-    intent, tool = driver.operation.intent, driver.tool
-    once = tool.contract.once if tool is not None else None
+    intent, contract = claimant.operation.intent, claimant.contract
+    once = None if contract is None else contract.once
     if once is None or intent.origin != "model" or once.then == "allow":
-        return
-    engine = driver.log.process
-    entries = await engine.journal.entries(repeat_stream(intent.tool, intent.words))
+        return found
+    entries = await claimant.journal.entries(repeat_stream(intent.tool, intent.words))
     within = milliseconds(once.within) if once.within is not None else None
-    driver.found.after = writes_begun(entries)
-    holder = last_write(entries, driver.id, within, driver.log.now().wall)
-    if holder is None or not holder.stands:
-        return
-    if holder.note.digest != intent.digest and not once.reworded:
-        return
-    driver.found.holder = holder
-    driver.found.other = replace(_conflict_with(driver, "guard", holder), then=once.then)
+    found = replace(found, after=writes_begun(entries))
+    holder = last_write(entries, claimant.id, within, claimant.now().wall)
+    if holder is None or not holder.stands or (holder.note.digest != intent.digest and not once.reworded):
+        return found
+    other = _conflict_with(claimant, "guard", holder, since)
+    return replace(found, holder=holder, other=replace(other, then=once.then))
 
 
 def repeat_stream(tool: str, words: str) -> str:
@@ -339,41 +369,40 @@ class ForkedRun:
         return self.history
 
 
-_FORKED_RUNS: WeakKeyDictionary[RunRecorder | RecordedRun, dict[str, ForkedRun]] = WeakKeyDictionary()
+_ANCESTORS: WeakKeyDictionary[RunRecorder, dict[str, ForkedRun]] = WeakKeyDictionary()
 
 
-async def find_ancestor_write(driver: Claimant) -> OtherEffect | None:
+async def find_ancestor_write(claimant: Claimant) -> OtherEffect | None:
     """The write of an ancestor that this one would repeat: the same call, or another one of that tool at this step.
 
     An inherited write is not a repeat, and neither is one that is proven never to have landed.
     """
-    log = driver.log
-    known = _FORKED_RUNS.setdefault(log, {})
-    if log.run not in known:  # as it began: its history does not keep what was delivered to its code meanwhile
-        known[log.run] = ForkedRun(log.run)
-        await known[log.run].read_on(log.process.journal)
-    async for history in _ancestors(log, known):
+    run, known = claimant.history.run, claimant.ancestors
+    if run not in known:  # as it began: its history does not keep what was delivered to its code meanwhile
+        known[run] = ForkedRun(run)
+        await known[run].read_on(claimant.journal)
+    async for history in _ancestors(claimant):
         for other in history.operations.values():
             source = operation_id(history.run, other.step)
-            if source not in known[log.run].inherited and _repeats(driver, other):
+            if source not in known[run].inherited and _repeats(claimant.operation, other):
                 return OtherEffect("fork", "succeeded", source, "ask")
     return None
 
 
-def _repeats(driver: Claimant, other: OperationState) -> bool:
-    intent, theirs = driver.operation.intent, other.intent
+def _repeats(operation: OperationState, other: OperationState) -> bool:
+    intent, theirs = operation.intent, other.intent
     if theirs.tool != intent.tool or theirs.completes:
         return False
-    same = theirs.digest == intent.digest or other.step == driver.step
+    same = theirs.digest == intent.digest or other.step == operation.step
     return same and (other.phase == "succeeded" or (not other.final and other.may_have_landed))
 
 
-async def _ancestors(log: RunRecorder | RecordedRun, known: dict[str, ForkedRun]) -> AsyncIterator[RunHistory]:
+async def _ancestors(claimant: Claimant) -> AsyncIterator[RunHistory]:
     """The run that this one was forked from, that run's own ancestor, and so on, each in its present state."""
-    run, seen = log.history.lifecycle.forked_from, {log.run}
+    run, seen = claimant.history.lifecycle.forked_from, {claimant.history.run}
     while run and run not in seen:
         seen.add(run)
-        history = await known.setdefault(run, ForkedRun(run)).read_on(log.process.journal)
+        history = await claimant.ancestors.setdefault(run, ForkedRun(run)).read_on(claimant.journal)
         yield history
         run = history.lifecycle.forked_from
 
@@ -424,22 +453,20 @@ def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], se
     return thing(secret, names, arguments)
 
 
-async def find_pending(driver: Claimant, things: Callable[[], Iterable[str]]) -> OtherEffect | None:
-    """The pending effect of another operation about the thing of a new call; None if there is none."""
-    intent, tool, journal = driver.operation.intent, driver.tool, driver.log.process.journal
-    driver.found.things_taken = None
-    if tool is None or intent.serves or (intent.again and not intent.thing):
-        return None
-    found: OtherEffect | None = None
-    if intent.thing:
-        entries = await journal.entries(thing_stream(intent.tool, intent.thing))
-        driver.found.things_taken = sum(read(entry, PendingNote).state == "taken" for entry in entries)
-        found = None if intent.again else await _still_pending(driver, entries)
-    if found is not None or intent.again:
+async def find_pending(
+    claimant: Claimant, notes: Iterable[LedgerEntry], things: Callable[[], Iterable[str]]
+) -> OtherEffect | None:
+    """The pending effect of another operation about the thing of a new call; None if there is none.
+
+    `notes` are those about the thing that its intent names.
+    """
+    intent = claimant.operation.intent
+    found = await _still_pending(claimant, notes)
+    if found is not None:
         return found
     for about in things():
         if about != intent.thing:
-            found = await _still_pending(driver, await journal.entries(thing_stream(intent.tool, about)))
+            found = await _still_pending(claimant, await claimant.journal.entries(thing_stream(intent.tool, about)))
         if found is not None:
             break
     return found
@@ -466,7 +493,7 @@ def _things(driver: OperationDriver) -> list[str]:
     return found
 
 
-async def _still_pending(driver: Claimant, entries: Iterable[LedgerEntry]) -> OtherEffect | None:
+async def _still_pending(claimant: Claimant, entries: Iterable[LedgerEntry]) -> OtherEffect | None:
     """The conflict with the notes that are not over. Notes of a run that was cancelled or undone are released."""
     open_notes: dict[str, tuple[PendingNote, int]] = {}
     for entry in entries:
@@ -475,15 +502,15 @@ async def _still_pending(driver: Claimant, entries: Iterable[LedgerEntry]) -> Ot
             open_notes.pop(note.operation, None)
         else:
             open_notes[note.operation] = note, entry.at_ms
-    now_ms, released = driver.log.now().wall, dict[str, bool]()
+    now_ms, released = claimant.now().wall, dict[str, bool]()
     left: list[tuple[PendingNote, int]] = []
     for note, since_ms in open_notes.values():
         whole = note.whole or note.operation
-        if whole == driver.id or (note.until and note.until <= now_ms):
+        if whole == claimant.id or (note.until and note.until <= now_ms):
             continue
         run, _ = split_operation_id(whole)
         if run not in released:
-            released[run] = await _called_off(driver, run)
+            released[run] = await _called_off(claimant, run)
         if not released[run]:
             left.append((note, since_ms))
     if not left:
@@ -499,11 +526,11 @@ async def _still_pending(driver: Claimant, entries: Iterable[LedgerEntry]) -> Ot
     )
 
 
-async def _called_off(driver: Claimant, run: str) -> bool:
+async def _called_off(claimant: Claimant, run: str) -> bool:
     """True if a run was cancelled or undone: operations no longer wait for it."""
-    if run == driver.log.run:
+    if run == claimant.history.run:
         return False
-    journal = driver.log.process.journal
+    journal = claimant.journal
     rows = await journal.runs(run=run)
     if not rows or not (rows[0].status == "stopped" or (rows[0].status == "completed" and rows[0].reason)):
         return bool(rows) and rows[0].status == "undone"
@@ -520,7 +547,7 @@ def thing_taken_post(driver: OperationDriver) -> tuple[Post, ...]:
     intent = driver.operation.intent
     if not intent.thing:
         return ()
-    taken = driver.found.things_taken
+    taken = driver.found.ledger.things_taken
     key = f"{driver.id}/taken" if intent.again or taken is None else f"after {taken}"
     return (Post(thing_stream(intent.tool, intent.thing), key, written(PendingNote(driver.id, "taken"))),)
 

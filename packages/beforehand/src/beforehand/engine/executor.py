@@ -94,7 +94,7 @@ async def drive(driver: OperationDriver) -> OperationState:
     operation = driver.operation
     if driver.decided_on is not None and driver.forgotten:
         return operation  # its attempt is settled, and its transaction over: driven as new, it would be settled again
-    if driver.journaled and may_conflict(driver, operation):
+    if driver.journaled and may_conflict(active.history, active.process.pending_index, operation):
         await find_other_effect(driver)
         operation = driver.operation
     while operation.phase not in FINAL:
@@ -394,9 +394,9 @@ def _misfit(driver: OperationDriver) -> str:
 
 def _started(driver: OperationDriver, operation: OperationState, now: Now) -> r.AttemptStarted:
     first, timeout_ms = not recorded(driver), 0  # the contract's
-    if (operation.attempts or driver.found.key_age_ms) and driver.contract().key is not None:
+    if (operation.attempts or driver.found.ledger.key_age_ms) and driver.contract().key is not None:
         timeout_ms = attempt_timeout_ms(operation, situation_of(operation, inputs_of(driver, operation)), now)
-    intent = operation.intent if driver.found.taking is None else intent_of(driver)
+    intent = operation.intent if driver.found.ledger.taking is None else intent_of(driver)
     if first and driver.found.observed is not r.NOTHING:
         intent = msgspec.structs.replace(intent, observed=driver.found.observed)
     return r.AttemptStarted(
@@ -404,7 +404,7 @@ def _started(driver: OperationDriver, operation: OperationState, now: Now) -> r.
         number=len(operation.attempts) + 1,
         token=driver.active.lease.token,
         send_by=timeout_ms,
-        intent=intent if first or driver.found.taking is not None else None,
+        intent=intent if first or driver.found.ledger.taking is not None else None,
         observed=r.NOTHING if first else driver.found.observed,
         approval=operation.approval.approved_digest
         if driver.found.permission is None
@@ -547,7 +547,7 @@ def _result(move: m.Settle, operation: OperationState, proof: r.End | None) -> t
 
 async def _reuse(driver: OperationDriver, move: m.Reuse) -> None:
     """Answer with an existing outcome."""
-    holder = driver.found.holder
+    holder = driver.found.ledger.holder
     assert holder is not None, driver.step
     record = r.OutcomeReused(
         step=driver.step,

@@ -97,23 +97,29 @@ class Decided(msgspec.Struct, frozen=True, gc=False):
     move: Move
 
 
-class Findings(msgspec.Struct):
-    """Unrecorded facts about an operation that this process found out."""
+class LedgerFindings(msgspec.Struct, frozen=True, gc=False):
+    """What the ledger says about other operations with the same effect as a new one: see `conflicts.py`."""
 
-    reading: Reading = "unread"  # how the preconditions compare with those that were read first
-    observed: r.Raw = r.NOTHING
     other: OtherEffect | None = None  # the effect of another operation that this one conflicts with
     holder: ClaimHolder | None = None
     taking: tuple[int, int] | None = None  # the generation of the business key that is about to be taken
     after: int | None = None  # how many writes with the same `once` parameters were known when a model chose this one
     things_taken: int | None = None  # how many attempts about the same thing were known when it was checked
+    key_age_ms: int = 0
+    waiting_since: int | None = None  # when it first looked for effects of others
+
+
+class Findings(msgspec.Struct):
+    """Unrecorded facts about an operation that this process found out."""
+
+    reading: Reading = "unread"  # how the preconditions compare with those that were read first
+    observed: r.Raw = r.NOTHING
+    ledger: LedgerFindings = LedgerFindings()
     gate: bool | None = None  # True if the contract requires an approval; None: not evaluated yet
     judged: r.Raw = r.NOTHING  # the arguments for which it was evaluated
     misfit: str = ""  # why the recorded arguments cannot be given to the tool as it is now
     misfit_of: r.Raw = r.NOTHING  # the arguments that were tried
     permission: CoveringPermission | None = None  # the standing permission that covers this operation
-    key_age_ms: int = 0
-    waiting_since: int | None = None  # when it first looked for effects of others
     permit: Permit | None = None  # the permit of its attempt, where the tool has a limit
     decided: Decided | None = None  # the last question, if its answer needed no clock
     refusal: BudgetRefusal | None = None  # the limit of a shared budget that has refused it, until it is asked again
@@ -197,7 +203,7 @@ class OperationDriver(msgspec.Struct, eq=False):
         found, tool = self.found, self.tool
         if not (
             found.gate
-            or found.other
+            or found.ledger.other
             or operation.approval.asked_digest
             or operation.approval.orders
             or operation.editing.called
@@ -208,7 +214,7 @@ class OperationDriver(msgspec.Struct, eq=False):
         if tool is not None and tool.digest != contract:
             # The clauses of this code, with the gate that holds: one call's own is in the record, and not in the tool.
             contract = contract_digest(msgspec.structs.replace(tool.contract, gate=self.contract(operation).gate))
-        conflicts = bool(found.gate or found.other)
+        conflicts = bool(found.gate or found.ledger.other)
         namespace = self.active.process.identity.namespace
         return approval_asked(namespace, self.id, operation, contract, conflicts=conflicts)
 
@@ -300,7 +306,7 @@ def planned(driver: OperationDriver, waits_for: str = "") -> r.OperationPlanned:
 
 def intent_of(driver: OperationDriver) -> r.Intent:
     """The intent, with the generation of the business key that this process is about to take."""
-    operation, taking = driver.operation, driver.found.taking
+    operation, taking = driver.operation, driver.found.ledger.taking
     if taking is None or operation.attempts:
         return operation.intent
     return msgspec.structs.replace(operation.intent, generation=taking[0], outside=taking[1])

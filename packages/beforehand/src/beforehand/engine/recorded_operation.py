@@ -9,16 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from beforehand.engine.breaker import Breakers, paused_tools
 from beforehand.engine.caches import PendingIndex
 from beforehand.engine.call_limits import limited_call
 from beforehand.engine.calls import fate_of
-from beforehand.engine.operation_driver import Findings, approval_asked
+from beforehand.engine.conflicts import Claimant, find_conflict, may_conflict
+from beforehand.engine.operation_driver import LedgerFindings, approval_asked
 from beforehand.engine.settings import Settings
 from beforehand.engine.situation import Inputs
 from beforehand.model import records as r
-from beforehand.model.contract import Contract
 from beforehand.model.decision.situation import Now
 from beforehand.model.ids import operation_id
 from beforehand.model.operation import OperationState
@@ -31,121 +32,19 @@ if TYPE_CHECKING:
     from beforehand.model.run_history import RunHistory
 
 
-class RecordedOperation:
-    """One recorded operation, as `find_conflict` reads it, and the inputs of its next decision."""
+class RecordedOperation(msgspec.Struct, frozen=True):
+    """A recorded operation as the next owner of its run will find it, and the inputs of its next decision."""
 
-    journaled: Final = True
-
-    def __init__(self, active: RecordedRun, operation: OperationState) -> None:
-        self.active: Final = active
-        self.log: Final = active
-        self.step = operation.step
-        self.id: Final = operation_id(active.run, operation.step)
-        self.operation = operation
-        self.tool: Final = _RecordedTool(stored_contract(active.history, operation), operation.contract)
-        self.live: Final = set[int]()
-        self.found = Findings()
-
-    def inputs(self, *, gate_flipped: bool = False, policy: str = "") -> Inputs:
-        """The inputs under the recorded clauses, before code brings arguments; `policy` is one that may be in force.
-
-        The condition of a gate is a part of the code: it requires an approval unless an attempt without one is on
-        record, or the other way round if `gate_flipped`.
-        """
-        active, operation, found, contract = self.active, self.operation, self.found, self.tool.contract
-        process, history = active.process, active.history
-        stopped, approval, tool = history.lifecycle.stopped, operation.approval, operation.intent.tool
-        on_record = bool(approval.asked_digest or approval.approved_digest) or not operation.attempts
-        gated = contract.gate is not None and on_record != gate_flipped
-        conflicts = gated or found.other is not None
-        namespace, digest = process.identity.namespace, self.tool.digest
-        return Inputs(
-            history=history,
-            identity=process.identity,
-            settings=process.settings,
-            contract=contract,
-            claimed_up=active.claimed_up,
-            present=True,
-            journaled=True,
-            past_deadline=False,  # the deadline of an agent is a part of its code
-            cut_off=False,
-            unheard=False,
-            correcting=history.messages is not None and any(message.facts for message in history.messages.undelivered),
-            gated=gated,
-            permitted=False,
-            policy=policy,
-            asks=approval_asked(namespace, self.id, operation, digest, conflicts=conflicts),
-            paused=process.pauses.get(tool, ""),
-            breaker_ms=process.breakers.wait_ms(tool, retry=bool(operation.attempts)) if process.breakers.states else 0,
-            limit=None if process.limits is None else process.limits.wait(limited_call(history, tool)),
-            at_hand=False,
-            live=frozenset(self.live),
-            stopped_ms=0 if stopped is None else process.now.wall - stopped.at,
-            other=found.other,
-            misfit="",
-            reading="unread",
-            key_age_ms=found.key_age_ms,
-            hung=found.hung,
-            spent=None,
-        )
-
-    async def account_for_owners(self) -> None:
-        """End the attempts whose process is gone, as the next owner will; the present owner's calls still run."""
-        journal, history = self.active.process.journal, self.active.history
-        owned = next((row for row in await journal.runs(run=history.run)), None)
-        if owned is not None and owned.owner and not (await journal.fate(owned.owner)).gone:
-            self.active.measure_for(owned.owner)
-        for attempt in self.operation.attempts:
-            owner = history.ownership.owners.get(attempt.token)
-            if attempt.over_up is not None or owner is None:
-                continue
-            state = await journal.fate(owner.worker)
-            if owned is not None and (owned.token, owned.owner) == (attempt.token, owner.worker) and not state.gone:
-                if attempt.end is None:
-                    self.live.add(attempt.number)
-                continue
-            fate = fate_of(state, self.active.process.settings.pause_bound_ms)
-            self.found.hung = fate.hung or self.found.hung
-            if (ended := fate.ends(attempt)) is not None:
-                now = self.active.now()
-                record = r.AttemptEnded(
-                    step=self.step, number=attempt.number, end=ended, over=fate.over, at=now.wall, up=now.up
-                )
-                self.operation = apply(self.operation, record, now.boot)
+    operation: OperationState
+    inputs: Inputs
 
 
-class _RecordedTool(msgspec.Struct, frozen=True):
-    """The tool as it was declared when the operation was recorded; `digest` is that of its contract."""
-
-    contract: Contract
-    digest: str
-
-
-class RecordedRun:
-    """The run of a recorded operation."""
-
-    def __init__(self, history: RunHistory, process: RecordedProcess) -> None:
-        self.run: Final = history.run
-        self.history: Final = history
-        self.process: Final = process
-        self.measure_for("")
-
-    def measure_for(self, worker: str) -> None:
-        """Measure time as this process would: in a restored journal it counts from its own first claim."""
-        trusted = self.process.identity.trust == "trusted"
-        self.claimed_up = self.history.ownership.measured_since(self.process.now, trusted=trusted, worker=worker)
-
-    def now(self) -> Now:
-        """The moment for which it is judged."""
-        return self.process.now
-
-
-class RecordedProcess:
-    """The process that would drive the run next, as far as its journal knows it."""
+class SharedState:
+    """What all runs of a journal share, as the process that drives the next one of them will read it."""
 
     def __init__(self, journal: Journal, identity: Identity, tool: str, now: Now, settings: Settings) -> None:
         self.journal: Final[Journal] = journal
-        self.identity: Identity = identity
+        self.identity: Final = identity
         self.now: Final = now
         self.settings: Final = settings
         self.breakers: Final = Breakers(self.journal, _StoppedClock(now.wall), (tool,))
@@ -154,7 +53,7 @@ class RecordedProcess:
         self.pauses: dict[str, str] = {}
 
     async def read(self) -> None:
-        """Read the state that all runs of a journal share."""
+        """Read it."""
         self.pauses = await paused_tools(self.journal)
         if uses := await self.journal.permits(self.settings.pause_bound_ms):
             await self._read_limits(uses)
@@ -180,3 +79,99 @@ class _StoppedClock:
 
     async def sleep(self, seconds: float) -> None:
         raise AssertionError(f"a reader does not wait for {seconds} s")
+
+
+async def read_operation(shared: SharedState, history: RunHistory, operation: OperationState) -> RecordedOperation:
+    """Read what the next owner of the run will find out about the operation."""
+    journal, live, hung = shared.journal, set[int](), ""
+    row = next(iter(await journal.runs(run=history.run)), None)
+    present = "" if row is None else row.owner or ""
+    held = present != "" and not (await journal.fate(present)).gone
+    claimed_up = _measured_since(shared, history, present if held else "")
+    for attempt in operation.attempts:  # those whose process is gone are ended; the present owner's calls still run
+        owner = history.ownership.owners.get(attempt.token)
+        if attempt.over_up is not None or owner is None:
+            continue
+        state = await journal.fate(owner.worker)
+        if row is not None and (row.token, row.owner) == (attempt.token, owner.worker) and not state.gone:
+            if attempt.end is None:
+                live.add(attempt.number)
+            continue
+        fate = fate_of(state, shared.settings.pause_bound_ms)
+        hung = fate.hung or hung
+        if (ended := fate.ends(attempt)) is not None:
+            step, now = operation.step, shared.now
+            end = r.AttemptEnded(step=step, number=attempt.number, end=ended, over=fate.over, at=now.wall, up=now.up)
+            operation = apply(operation, end, now.boot)
+    ledger = LedgerFindings()
+    if may_conflict(history, shared.pending_index, operation):
+        claimant = Claimant(
+            id=operation_id(history.run, operation.step),
+            operation=operation,
+            contract=stored_contract(history, operation),
+            history=history,
+            claimed_up=claimed_up,
+            journal=journal,
+            claim_wait_ms=shared.settings.claim_wait_ms,
+            now=lambda: shared.now,
+            ancestors={},
+        )
+        ledger = await find_conflict(claimant, ledger)
+    inputs = recorded_inputs(shared, history, operation)
+    inputs = replace(
+        inputs, claimed_up=claimed_up, live=frozenset(live), hung=hung, other=ledger.other, key_age_ms=ledger.key_age_ms
+    )
+    return RecordedOperation(operation, with_gate(inputs, operation, gated=inputs.gated))
+
+
+def _measured_since(shared: SharedState, history: RunHistory, worker: str) -> int:
+    """Since when this owner measures time: in a restored journal it counts from its own first claim."""
+    return history.ownership.measured_since(shared.now, trusted=shared.identity.trust == "trusted", worker=worker)
+
+
+def recorded_inputs(shared: SharedState, history: RunHistory, operation: OperationState) -> Inputs:
+    """The inputs under the recorded clauses, before code brings arguments, and before other runs are read.
+
+    The condition of a gate is a part of the code: it requires an approval unless an attempt without one is on record.
+    """
+    stopped, approval, tool = history.lifecycle.stopped, operation.approval, operation.intent.tool
+    contract = stored_contract(history, operation)
+    on_record = bool(approval.asked_digest or approval.approved_digest) or not operation.attempts
+    inputs = Inputs(
+        history=history,
+        identity=shared.identity,
+        settings=shared.settings,
+        contract=contract,
+        claimed_up=_measured_since(shared, history, ""),
+        present=True,
+        journaled=True,
+        past_deadline=False,  # the deadline of an agent is a part of its code
+        cut_off=False,
+        unheard=False,
+        correcting=history.messages is not None and any(message.facts for message in history.messages.undelivered),
+        gated=contract.gate is not None and on_record,
+        permitted=False,
+        policy="",
+        asks="",
+        paused=shared.pauses.get(tool, ""),
+        breaker_ms=shared.breakers.wait_ms(tool, retry=bool(operation.attempts)) if shared.breakers.states else 0,
+        limit=None if shared.limits is None else shared.limits.wait(limited_call(history, tool)),
+        at_hand=False,
+        live=frozenset(),
+        stopped_ms=0 if stopped is None else shared.now.wall - stopped.at,
+        other=None,
+        misfit="",
+        reading="unread",
+        key_age_ms=0,
+        hung="",
+        spent=None,
+    )
+    return with_gate(inputs, operation, gated=inputs.gated)
+
+
+def with_gate(inputs: Inputs, operation: OperationState, *, gated: bool) -> Inputs:
+    """The inputs where the gate of its contract requires an approval, or does not."""
+    name = operation_id(inputs.history.run, operation.step)
+    conflicts = gated or inputs.other is not None
+    asks = approval_asked(inputs.identity.namespace, name, operation, operation.contract, conflicts=conflicts)
+    return replace(inputs, gated=gated, asks=asks)

@@ -142,10 +142,10 @@ def inputs_of(driver: OperationDriver, operation: OperationState) -> Inputs:
         driver.arguments is not None,  # at_hand
         frozenset(n for n, call in driver.calls.items() if not call.done()) if driver.calls else _NONE,  # live
         0 if stopped is None else process.wall_ms() - stopped.at,  # stopped_ms
-        found.other,  # other
+        found.ledger.other,  # other
         found.misfit if found.misfit and found.misfit_of is intent.arguments else "",  # misfit
         found.reading,  # reading
-        found.key_age_ms,  # key_age_ms
+        found.ledger.key_age_ms,  # key_age_ms
         found.hung,  # hung
         found.spent,  # spent
     )

@@ -131,13 +131,13 @@ async def _await_holder(driver: OperationDriver) -> None:
     The end of one of another run wakes no task here: this run looks again, and is not suspended. For one of this run it
     is: both go on in the same process.
     """
-    log, other = driver.log, driver.found.other
+    log, other = driver.log, driver.found.ledger.other
     assert other is not None, driver.id
     holder = other.source
     if not recorded(driver):
         await driver.record(planned(driver, CLAIM_OF + holder))
     poll = log.process.settings.poll_ms
-    due = None if ends_in_this_run(driver, holder) else log.process.environment.clock.wall_ms() + poll
+    due = None if ends_in_this_run(log.history, holder) else log.process.environment.clock.wall_ms() + poll
     await driver.rest(Pause("claim", driver.step, due, f"{driver.id} waits for {holder}"), poll / 1000)
     await find_other_effect(driver)
 
@@ -179,5 +179,6 @@ async def hold(driver: OperationDriver) -> None:
     except (BudgetSpent, LimitsChanged) as refusal:
         await note_refusal(driver, charge, refusal)
         return
-    driver.found.taking = driver.found.permission = None
+    driver.found.ledger = msgspec.structs.replace(driver.found.ledger, taking=None)
+    driver.found.permission = None
     driver.settled()  # code that waits for it, while another task drives, gets the promise

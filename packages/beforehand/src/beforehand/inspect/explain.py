@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from beforehand.engine.conflicts import find_conflict, may_conflict
-from beforehand.engine.recorded_operation import RecordedOperation, RecordedProcess, RecordedRun
+from beforehand.engine.recorded_operation import RecordedOperation, SharedState, read_operation, with_gate
 from beforehand.engine.settings import Settings
 from beforehand.engine.situation import Inputs, move_of, situation_of
 from beforehand.inspect.contracts import repeat_words
@@ -134,8 +133,9 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
     records = [record async for _, record in reader.records(history.run, naming=named)]
     verdicts = [one for one in records if isinstance(one, r.Verified) and one.step == state.step]
     ruled = [one for one in records if isinstance(one, r.Ruled) and one.step == state.step]
-    recorded = await recorded_operation(reader, history, state, now, settings)
-    state, contract, inputs = recorded.operation, recorded.tool.contract, recorded.inputs()
+    shared = await shared_state(reader, state.intent.tool, now, settings)
+    recorded = await read_operation(shared, history, state)
+    state, inputs = recorded.operation, recorded.inputs
     situation, move = situation_of(state, inputs), move_of(state, inputs, now)
     evidence = evidence_of(state, situation, now)
     return Explanation(
@@ -152,7 +152,7 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
         proven=_proven(state, verdicts),
         landed=_landed(state, evidence),
         retry=_retry(history, state, situation, evidence, now),
-        amends=_amends(state, contract),
+        amends=_amends(state, inputs.contract),
         policy=await _policing(reader, ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.settlement.basis == RETURNED else ""),
         words=[
@@ -161,7 +161,7 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
         ],
         move=_MOVES[type(move).__name__],
         rule=move.rule,
-        unread=[] if state.final else await unread(recorded, move),
+        unread=[] if state.final else await unread(shared, recorded, move),
         next_step=await _next_of_contradicted(reader, history, state)
         if state.links.contradicted
         else _next(history, state, move, driven=bool(situation.live)),
@@ -176,37 +176,31 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
 # --- the next move ---------------------------------------------------------------------------------------
 
 
-async def recorded_operation(
-    reader: JournalReader, history: RunHistory, operation: OperationState, now: Now, settings: Settings | None = None
-) -> RecordedOperation:
-    """The operation as the next owner of its run will find it. Without `settings` those of an app that sets none."""
-    process = RecordedProcess(reader.journal, reader.identity, operation.intent.tool, now, settings or Settings())
-    await process.read()
-    recorded = RecordedOperation(RecordedRun(history, process), operation)
-    await recorded.account_for_owners()
-    if may_conflict(recorded, recorded.operation):
-        await find_conflict(recorded)
-    return recorded
+async def shared_state(reader: JournalReader, tool: str, now: Now, settings: Settings | None = None) -> SharedState:
+    """What the next owner of a run will read besides the run. Without `settings` those of an app that sets none."""
+    shared = SharedState(reader.journal, reader.identity, tool, now, settings or Settings())
+    await shared.read()
+    return shared
 
 
-async def unread(recorded: RecordedOperation, move: m.Move) -> list[str]:
+async def unread(shared: SharedState, recorded: RecordedOperation, move: m.Move) -> list[str]:
     """Name the things that the next owner reads besides the journal, and may make another move for."""
-    active, operation, found = recorded.active, recorded.operation, recorded.found
-    words: list[str] = []
+    operation, inputs = recorded.operation, recorded.inputs
+    history, words = inputs.history, list[str]()
 
     def otherwise(inputs: Inputs) -> bool:
-        return move_of(operation, inputs, active.now()) != move
+        return move_of(operation, inputs, shared.now) != move
 
-    if await active.process.journal.entries(command_stream(active.run), active.history.entry_seen):
+    if await shared.journal.entries(command_stream(history.run), history.entry_seen):
         words.append("commands to the run that are not applied yet")
-    gate = recorded.tool.contract.gate
-    if gate is not None and not operation.attempts and otherwise(recorded.inputs(gate_flipped=True)):
+    gate = inputs.contract.gate
+    if gate is not None and not operation.attempts and otherwise(with_gate(inputs, operation, gated=not inputs.gated)):
         words.append(f"its gate: {gate.when}")
     ruled = operation.judgement.ruling is not None
     asked = bool(operation.approval.asked_digest) and not ruled  # no policy ruled before that
-    if not asked and otherwise(recorded.inputs(policy="one that has not ruled yet")):
+    if not asked and otherwise(msgspec.structs.replace(inputs, policy="one that has not ruled yet")):
         words.append("whether the policy of the app has changed" if ruled else "the policy of the app")
-    if not operation.attempts and found.other is None and active.process.pending_index.of(operation.intent.tool):
+    if not operation.attempts and inputs.other is None and shared.pending_index.of(operation.intent.tool):
         words.append("what is pending about the same thing")
     return words
 

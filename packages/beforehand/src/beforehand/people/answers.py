@@ -19,7 +19,7 @@ from beforehand.control.input_checks import checked_by
 from beforehand.control.service import ControlService
 from beforehand.engine.commands import Applied
 from beforehand.engine.engine import Engine
-from beforehand.engine.recorded_operation import RecordedOperation, RecordedProcess, RecordedRun
+from beforehand.engine.recorded_operation import SharedState, recorded_inputs
 from beforehand.engine.situation import situation_of
 from beforehand.errors import LedgerTaken, UsageError
 from beforehand.journal.entry_codec import read_taken
@@ -369,8 +369,8 @@ def _not_recognised(engine: Engine, history: RunHistory, operation: OperationSta
     """The reason why no system recognises this operation by its key; empty where one does."""
     here = engine.journal.now()
     now = Now(here.boot, here.ms, engine.wall_ms())
-    process = RecordedProcess(engine.journal, engine.identity, operation.intent.tool, now, engine.settings)
-    situation = situation_of(operation, RecordedOperation(RecordedRun(history, process), operation).inputs())
+    shared = SharedState(engine.journal, engine.identity, operation.intent.tool, now, engine.settings)
+    situation = situation_of(operation, recorded_inputs(shared, history, operation))
     if (key := situation.contract.key) is None:
         return "its tool has no key"
     if operation.key_unread:
