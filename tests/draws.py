@@ -32,6 +32,19 @@ def pick(every: Iterable[Case], few: Iterable[Case]) -> Iterator[Case]:
         yield case
 
 
+def of_the_day(cases: Iterable[Case]) -> Case:
+    """One of several cases of one kind, drawn by the date: in time every day's `make test` has had each of them."""
+    whole = list(cases)
+    return random.Random(f"{DATE}/{whole}").choice(whole)
+
+
+def spread(row: Iterable[Case]) -> Iterator[Case]:
+    """Cases of a long row: every third of them in `make test`, from a start drawn by the date; all in `make deep`."""
+    whole = list(row)
+    start = random.Random(f"{DATE}/{len(whole)}").randrange(3)
+    return pick(whole, whole[start::3] or whole)
+
+
 def ends(cases: Iterable[Case]) -> list[Case]:
     """The first of several cases and the last: the few of a list whose cases are one place in time after the other."""
     whole = list(cases)

@@ -5,11 +5,9 @@ comes by that point. What it did to the world stands in a file beside the journa
 """
 
 import asyncio
-import itertools
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +21,8 @@ from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.model import records as r
 from beforehand.people import Policy
 from tests.crash.forks import Forks, serve
-from tests.crash.points import Points, WatchedJournal
-from tests.draws import ends, pick
+from tests.crash.points import Points, WatchedJournal, one_of_each
+from tests.draws import pick
 
 # --- the program's side -------------------------------------------------------------------------------------------
 
@@ -118,23 +116,35 @@ class Case:
 
         return asyncio.run(read())
 
+    def kept(self) -> dict[Path, bytes]:
+        """What all its files hold."""
+        return {path: path.read_bytes() for path in self.place.iterdir()}
+
+    def put_back(self, kept: dict[Path, bytes]) -> None:
+        """Let them hold that again, and no other file be there. They stay the same files: no journal is a copy."""
+        for path in self.place.iterdir():
+            if path not in kept:
+                path.unlink()
+        for path, content in kept.items():
+            path.write_bytes(content)
+
     def _left(self) -> tuple[Any, dict[str, int]]:
         said, points = json.loads(Path(f"{self._journal}.heard").read_text())
         return said, points
 
 
 def killed(begin: Callable[[], Case], what: str) -> Iterator[Case]:
-    """A case that was killed there, for the first and the last occurrence of each point that such a life comes by.
+    """A case that was killed there, for each point that such a life comes by: at one occurrence, drawn by the date.
 
     In `make deep` it is for each occurrence.
     """
-    begun = begin()
-    assert begun.live(what) == 0
-    points = begun.points()
+    case = begin()
+    before = case.kept()
+    assert case.live(what) == 0
+    points = case.points()
     assert len(points) > 1, points
-    few = [place for _, places in itertools.groupby(points, key=itemgetter(0)) for place in ends(places)]
-    for point, number in pick(points, few):
-        case = begin()
+    for point, number in pick(points, one_of_each(points)):
+        case.put_back(before)
         assert case.live(what, point, number) == -9, f"{point} was not reached a {number}. time"
         print(f"killed at {point} {number}")  # what a failure shows last is where
         yield case

@@ -1,18 +1,27 @@
 """Where a worker may die: named points, counted; at the planned ones the process kills itself with SIGKILL."""
 
+import itertools
 import os
 import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterable
+from operator import itemgetter
 
 from beforehand.engine.environment import POINTS
 from beforehand.journal.sqlite.journal import SqliteJournal
+from tests.draws import of_the_day
 
 REQUEST = ("before_request", "after_request", "after_reply")  # around the bytes that a tool sends and receives
 COMMIT = ("before_commit", "after_commit")  # around every append that something waits for
 LEDGER = ("before_post", "after_post")  # around entries from outside: a person's word
 ALL = (*POINTS, *REQUEST, *COMMIT, *LEDGER)
+
+
+def one_of_each(places: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """One occurrence of each point, drawn by the date."""
+    return [of_the_day(occurrences) for _, occurrences in itertools.groupby(sorted(places), key=itemgetter(0))]
 
 
 class Points:

@@ -19,6 +19,8 @@ from standardwebhooks import Webhook
 from beforehand.journal.record_codec import decode
 from tests.crash.deferred import NUMBER
 from tests.crash.forks import Forks
+from tests.crash.points import one_of_each
+from tests.draws import pick
 
 RESULT = "permit 9"
 DONE = f"ann has {RESULT}"
@@ -105,6 +107,7 @@ def accepted(lives: Forks, place: Path, kind: str) -> Office:
     return office
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize(
     "early", [pytest.param(False, marks=pytest.mark.deep), True], ids=["before its answer", "after its answer"]
 )
@@ -122,16 +125,17 @@ def test_a_kill_at_every_point_of_asking(lives: Forks, tmp_path: Path, early: bo
     assert office.drive() == 0
     points = points_of(office)
     assert len(points) > 10
-    for point, number in points:
+    for point, number in pick(points, one_of_each(points)):
         office = begun()
         assert office.drive(point, number) == -9, f"{point} was not reached a {number}. time"
         finish(office)
 
 
+@pytest.mark.deeper
 def test_what_cannot_be_asked_for_again_is_not(lives: Forks, tmp_path: Path):
     """Where its number died with its process, it cannot be known for what the answer is: a person is asked."""
     points = points_of(accepted(lives, tmp_path / "office", "plain"))
-    for point, number in points:
+    for point, number in pick(points, one_of_each(points)):
         office = Office(lives, tmp_path / "office", "plain")
         office.announce()
         assert office.drive(point, number) == -9
@@ -144,13 +148,14 @@ def test_what_cannot_be_asked_for_again_is_not(lives: Forks, tmp_path: Path):
         assert said == DONE or "permit-plain/plain#1" in said, said
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("kind", ["keyed", "plain"])
 def test_a_kill_at_every_point_of_taking_in_a_webhook(lives: Forks, tmp_path: Path, kind: str):
     office = accepted(lives, tmp_path / "office", kind)
     assert office.send() == 0
     points = points_of(office)
     assert {"before_post", "after_post", "before_commit", "after_commit"} <= dict(points).keys()
-    for point, number in points:
+    for point, number in pick(points, one_of_each(points)):
         office = accepted(lives, tmp_path / "office", kind)
         assert office.send(point, number) == -9, f"{point} was not reached a {number}. time"
         assert office.send() == 0, "the sender tries again"
@@ -158,12 +163,13 @@ def test_a_kill_at_every_point_of_taking_in_a_webhook(lives: Forks, tmp_path: Pa
         finish(office)
 
 
+@pytest.mark.deeper
 def test_a_kill_at_every_point_of_going_on_with_an_answer(lives: Forks, tmp_path: Path):
     office = accepted(lives, tmp_path / "office", "keyed")
     assert office.send() == 0
     assert office.drive() == 0
     points = points_of(office)
-    for point, number in points:
+    for point, number in pick(points, one_of_each(points)):
         office = accepted(lives, tmp_path / "office", "keyed")
         assert office.send() == 0
         assert office.drive(point, number) == -9, f"{point} was not reached a {number}. time"

@@ -31,13 +31,14 @@ def killed_at(begin: Callable[[], Case], what: str) -> Iterator[Case]:
 
     Whether a notice finds its receiver driven is a race, so a point may not be reached again.
     """
-    begun = begin()
-    assert begun.live(what) == 0
-    points = begun.points()
+    case = begin()
+    before = case.kept()
+    assert case.live(what) == 0
+    points = case.points()
     few = [point for at, point in enumerate(points) if at % 4 == 0 or point[0] in CHILD_POINTS]
     reached = set[str]()
     for point, number in pick(points, few):
-        case = begin()
+        case.put_back(before)
         if case.live(what, point, number) == -signal.SIGKILL:
             print(f"killed at {point} {number}")  # a failure shows last where
             reached.add(point)

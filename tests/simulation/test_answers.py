@@ -10,6 +10,9 @@ from simulator.generator.deferred import HOOK_FAULTS
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
 from simulator.transcripts import parts_of, plan_of
 from simulator.world import Report, simulate
+from tests.draws import spread
+
+pytestmark = pytest.mark.deeper
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 
@@ -25,7 +28,7 @@ def checked(told: Plan) -> Report:
 
 
 def killed_everywhere(told: Plan) -> Iterator[Report]:
-    for at in range(1, checked(told).points + 1):
+    for at in spread(range(1, checked(told).points + 1)):
         yield checked(replace(told, faults=(*told.faults, Fault("kill", at))))
 
 

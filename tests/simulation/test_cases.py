@@ -8,6 +8,9 @@ from msgspec.structs import replace
 from simulator import failure
 from simulator.plan import Fault, Permit, Plan, Script, Step, Telling, WorkerPlan
 from simulator.world import Journal, Report, simulate
+from tests.draws import spread
+
+pytestmark = pytest.mark.deeper
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 
@@ -29,7 +32,7 @@ def checked(told: Plan, journal: Journal = "memory") -> Report:
 
 def struck_everywhere(told: Plan, kind: str, ms: int = 0, journal: Journal = "memory") -> Iterator[Report]:
     """The plan with one more fault, at each of its points in turn."""
-    for at in range(1, checked(told, journal).points + 1):
+    for at in spread(range(1, checked(told, journal).points + 1)):
         yield checked(replace(told, faults=(*told.faults, Fault(kind, at, ms=ms))), journal)
 
 

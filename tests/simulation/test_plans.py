@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 
+import pytest
 from msgspec.structs import replace
 
 from simulator import failure
 from simulator.plan import Act, Fault, Plan, Script, Step, WorkerPlan
 from simulator.world import Report, simulate
+from tests.draws import spread
+
+pytestmark = pytest.mark.deeper
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 ROOM = Act(("room", "gift"))
@@ -23,7 +27,7 @@ def checked(told: Plan) -> Report:
 
 
 def killed_everywhere(told: Plan) -> Iterator[Report]:
-    for at in range(1, checked(told).points + 1):
+    for at in spread(range(1, checked(told).points + 1)):
         yield checked(replace(told, faults=(*told.faults, Fault("kill", at))))
 
 

@@ -8,6 +8,7 @@ from simulator import failure
 from simulator.failure import shrink
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
 from simulator.world import Report, World, simulate
+from tests.draws import spread
 
 A = WorkerPlan("A", scripts=(0,))
 B = WorkerPlan("B", scripts=(1,), restart_ms=5_000)
@@ -121,12 +122,13 @@ def test_a_failing_plan_is_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert failure.load((tmp_path / "story.json").read_bytes()) == small
 
 
+@pytest.mark.deeper
 def test_a_call_whose_caller_left_does_not_end_unheard_when_the_journal_fails():
     """The mail is refused for a while, its caller has given up, and the disk is full when it is tried again."""
     steps = (Step("hurry", "letter"), Step("ship", "box"))
     faults = (Fault("busy", 1, "mail", 6_209),)
     told = Plan(7, (Script("run-0", steps),), (A,), faults)
-    for at in range(1, checked(told).points + 1):
+    for at in spread(range(1, checked(told).points + 1)):
         checked(Plan(7, told.scripts, (A,), (*faults, Fault("disk_full", at, ms=17_000))))
 
 

@@ -458,7 +458,7 @@ async def test_a_tool_call_is_left_beside_branches_that_reserve(lab: Lab, step: 
 @virtual
 async def test_branches_that_reserve_delay_no_command_and_no_tool_call(lab: Lab, order: str):
     lab.lag_s = 0.002
-    desk, close = busy(lab, seconds=8)
+    desk, close = busy(lab, seconds=4)
     async with lab.app(desk, tools=[close], queues=limits(model_calls=10**6)) as app:
         task = asyncio.create_task(app.run(desk, "ann"))
         await lab.pass_time(seconds=2)
@@ -467,7 +467,7 @@ async def test_branches_that_reserve_delay_no_command_and_no_tool_call(lab: Lab,
         await (
             app.service.cancel("r-ann", by="eve") if order == "cancel" else app.service.tell("r-ann", "hi", by="eve")
         )
-        await lab.pass_time(seconds=10)
+        await lab.pass_time(seconds=5)
         (taken,) = lab.of("r-ann", r.CommandApplied if order == "cancel" else r.MessageReceived)
         assert taken.at - given < 1000
         assert isinstance(task.exception(), RunStopped) if order == "cancel" else task.result() == "closed"

@@ -16,6 +16,7 @@ from beforehand.model import records as r
 from beforehand.people.answers import DidNotHappenAnswer, HappenedAnswer, answer
 from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import DeclaredLimits, QueueLimits
+from tests.draws import spread
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
 
@@ -385,6 +386,7 @@ async def ready(lab: Lab, name: str) -> tuple[Tree, str]:
     return tree, f"trip-{name}"
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("again", [True, False], ids=["undone again", "left to a worker"])
 @pytest.mark.parametrize("name", ["air+deep", "waits"])
 def test_whatever_dies_when_each_effect_of_the_tree_is_compensated_once(name: str, again: bool):
@@ -413,9 +415,8 @@ def test_whatever_dies_when_each_effect_of_the_tree_is_compensated_once(name: st
 
     undisturbed()
     assert len(points) >= 5
-    for point, times in sorted(points.items()):
-        for number in range(1, times + 1):
-            dies(point=point, number=number)
+    for point, number in spread((point, n) for point, times in sorted(points.items()) for n in range(1, times + 1)):
+        dies(point=point, number=number)
 
 
 @virtual
