@@ -41,6 +41,9 @@ DAYS: Final = {"poll_ms": 60_000, "recover_every_ms": 60_000, "lease_ms": 600_00
 """Settings for an app that stays open for days. By default it looks more than 100,000 times a day."""
 
 
+_ASYNC = frozenset(name for name, method in vars(MemoryJournal).items() if inspect.iscoroutinefunction(method))
+
+
 class Died(BaseException):
     """The process of this app is gone; what is left of it in memory must not act any more."""
 
@@ -62,7 +65,7 @@ class Process:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.journal, name)
-        if not inspect.iscoroutinefunction(method):
+        if name not in _ASYNC:
             return method if not self.dead or name == "now" else lambda *_: None
 
         async def call(*args: Any, **kwargs: Any) -> Any:
