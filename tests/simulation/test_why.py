@@ -13,10 +13,9 @@ import pytest
 
 from beforehand.engine import executor
 from beforehand.engine.operation_driver import OperationDriver
-from beforehand.engine.recorded_operation import read_operation
+from beforehand.engine.recorded_operation import SharedState, read_operation
 from beforehand.engine.situation import move_of, next_move
-from beforehand.inspect.explain import shared_state, unread
-from beforehand.inspect.reader import JournalReader
+from beforehand.inspect.explain import unread
 from beforehand.journal.port import WorkerState
 from beforehand.journal.record_codec import decode
 from beforehand.model.decision.moves import Move, Wait
@@ -83,9 +82,8 @@ class Readers:
             told.add(decode(row.body))
         if driver.step not in told.operations:
             return
-        reader = JournalReader(View(driver), driver.active.process.identity)
-        settings = driver.active.process.settings
-        shared = at_once(shared_state(reader, operation.intent.tool, now, settings))
+        process, tool = driver.active.process, operation.intent.tool
+        shared = at_once(SharedState(View(driver), process.identity, tool, now, process.settings).read())
         recorded = at_once(read_operation(shared, told, told.operations[driver.step]))
         read = move_of(recorded.operation, recorded.inputs, now)
         same = (type(move), move.rule) == (type(read), read.rule)

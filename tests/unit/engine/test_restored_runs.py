@@ -18,9 +18,9 @@ from beforehand import (
     current_operation,
     tool,
 )
-from beforehand.engine.recorded_operation import read_operation
+from beforehand.engine.recorded_operation import SharedState, read_operation
+from beforehand.engine.settings import Settings
 from beforehand.errors import UsageError
-from beforehand.inspect.explain import shared_state
 from beforehand.inspect.reader import JournalReader
 from beforehand.model import records as r
 from beforehand.model.decision.situation import Now
@@ -204,7 +204,7 @@ async def test_a_reader_measures_time_as_the_present_owner_of_a_run_does(lab: La
         reader = JournalReader(lab.journal, lab.journal.identity)
         history, instant = await reader.history("r-ann"), lab.journal.now()
         now = Now(instant.boot, instant.ms, lab.clock.wall_ms())
-        shared = await shared_state(reader, "mail", now)
+        shared = await SharedState(lab.journal, lab.journal.identity, "mail", now, Settings()).read()
         return (await read_operation(shared, history, history.operations["mail#1"])).inputs.claimed_up
 
     restored(lab)

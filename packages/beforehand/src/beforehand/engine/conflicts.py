@@ -171,11 +171,17 @@ def taking_posts(driver: OperationDriver) -> tuple[Post, ...]:
         return ()
     posts: list[Post] = []
     if intent.claim and found.taking is not None:
-        stream = claim_stream(intent.tool, intent.claim)
-        posts.append(claim_post(stream, driver.id, intent.digest, intent.generation, intent.outside))
-    if intent.words:
-        posts.append(repeat_post(repeat_stream(intent.tool, intent.words), driver.id, intent.digest, found.after))
-    return (*posts, *thing_taken_post(driver))
+        note = ClaimNote(driver.id, intent.digest, "taken", intent.generation, intent.outside)
+        posts.append(Post(claim_stream(intent.tool, intent.claim), f"{intent.generation}/taken", written(note)))
+    if intent.words:  # of several writes that know of equally many earlier ones, the ledger accepts one
+        key = f"{driver.id}/taken" if found.after is None else f"after {found.after}"
+        note = ClaimNote(driver.id, intent.digest, "taken")
+        posts.append(Post(repeat_stream(intent.tool, intent.words), key, written(note)))
+    if intent.thing:
+        alone = intent.again or found.things_taken is None
+        key = f"{driver.id}/taken" if alone else f"after {found.things_taken}"
+        posts.append(Post(thing_stream(intent.tool, intent.thing), key, written(PendingNote(driver.id, "taken"))))
+    return tuple(posts)
 
 
 def outcome_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
@@ -219,8 +225,9 @@ async def _find_claim(claimant: Claimant, found: LedgerFindings, since: int) -> 
         other = _conflict_with(claimant, "claim", holder, since)
         return replace(found, holder=holder, other=replace(other, mismatch=holder.note.digest != intent.digest))
     taking = next_claim(holder)
-    first = first_use_ms(entries, taking[1])
-    age_ms = 0 if first is None else max(0, claimant.now().wall - first)
+    now_ms = claimant.now().wall
+    first_ms = min((entry.at_ms for entry in entries if read(entry, ClaimNote).outside == taking[1]), default=now_ms)
+    age_ms = max(0, now_ms - first_ms)  # since the outside key was first used
     return replace(found, holder=holder, taking=taking, key_age_ms=age_ms)
 
 
@@ -240,24 +247,12 @@ def last_holder(entries: Iterable[LedgerEntry]) -> ClaimHolder | None:
     return newest
 
 
-def first_use_ms(entries: Iterable[LedgerEntry], outside: int) -> int | None:
-    """The wall clock at which an outside key was first used."""
-    uses = [entry.at_ms for entry in entries if read(entry, ClaimNote).outside == outside]
-    return min(uses, default=None)
-
-
 def next_claim(holder: ClaimHolder | None) -> tuple[int, int]:
     """The generation to take, and the outside key's number: a new one only after a proven end."""
     if holder is None:
         return 1, 1
     note = holder.note
     return note.generation + 1, note.outside + (0 if note.state == "released" else 1)
-
-
-def claim_post(stream: str, operation: str, digest: str, generation: int, outside: int) -> Post:
-    """The claim itself: the first to post it holds the key."""
-    note = ClaimNote(operation, digest, "taken", generation, outside)
-    return Post(stream, f"{generation}/taken", written(note))
 
 
 def claim_ended_post(stream: str, operation: str, state: OperationState) -> Post:
@@ -319,12 +314,6 @@ def last_write(entries: Iterable[LedgerEntry], but: str, within_ms: int | None, 
 def writes_begun(entries: Iterable[LedgerEntry]) -> int:
     """How many writes with the same parameters were begun."""
     return sum(read(entry, ClaimNote).state == "taken" for entry in entries)
-
-
-def repeat_post(stream: str, operation: str, digest: str, after: int | None) -> Post:
-    """The ledger entry of a begun write. Of several that know of `after` earlier ones, the ledger accepts one."""
-    key = f"{operation}/taken" if after is None else f"after {after}"
-    return Post(stream, key, written(ClaimNote(operation, digest, "taken")))
 
 
 def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Post:
@@ -540,16 +529,6 @@ async def _called_off(claimant: Claimant, run: str) -> bool:
             lifecycle.stopped is not None and lifecycle.stopped.reason == "cancelled"
         )
     return False
-
-
-def thing_taken_post(driver: OperationDriver) -> tuple[Post, ...]:
-    """The entry that takes the thing of a declared tool, in the commit of its first attempt."""
-    intent = driver.operation.intent
-    if not intent.thing:
-        return ()
-    taken = driver.found.ledger.things_taken
-    key = f"{driver.id}/taken" if intent.again or taken is None else f"after {taken}"
-    return (Post(thing_stream(intent.tool, intent.thing), key, written(PendingNote(driver.id, "taken"))),)
 
 
 async def pending_thing(driver: OperationDriver, about: tuple[str, ...] = ()) -> str:

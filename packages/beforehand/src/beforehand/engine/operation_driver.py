@@ -98,7 +98,7 @@ class Decided(msgspec.Struct, frozen=True, gc=False):
 
 
 class LedgerFindings(msgspec.Struct, frozen=True, gc=False):
-    """What the ledger says about other operations with the same effect as a new one: see `conflicts.py`."""
+    """The entries about other operations with the same effect as a new one, as `conflicts.py` reads them."""
 
     other: OtherEffect | None = None  # the effect of another operation that this one conflicts with
     holder: ClaimHolder | None = None

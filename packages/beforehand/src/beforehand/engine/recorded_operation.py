@@ -40,7 +40,7 @@ class RecordedOperation(msgspec.Struct, frozen=True):
 
 
 class SharedState:
-    """What all runs of a journal share, as the process that drives the next one of them will read it."""
+    """The state that all runs of a journal share, as the process that drives the next one of them will read it."""
 
     def __init__(self, journal: Journal, identity: Identity, tool: str, now: Now, settings: Settings) -> None:
         self.journal: Final[Journal] = journal
@@ -52,13 +52,14 @@ class SharedState:
         self.limits: RecordedLimits | None = None
         self.pauses: dict[str, str] = {}
 
-    async def read(self) -> None:
-        """Read it."""
+    async def read(self) -> SharedState:
+        """Read it from the journal, and return it."""
         self.pauses = await paused_tools(self.journal)
         if uses := await self.journal.permits(self.settings.pause_bound_ms):
             await self._read_limits(uses)
         await self.breakers.refresh()
         await self.pending_index.refresh(self.journal)
+        return self
 
     async def _read_limits(self, uses: list[LimitUse]) -> None:
         from beforehand.engine.call_limits import RecordedLimits  # noqa: PLC0415 - few journals have limits of calls

@@ -133,7 +133,7 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
     records = [record async for _, record in reader.records(history.run, naming=named)]
     verdicts = [one for one in records if isinstance(one, r.Verified) and one.step == state.step]
     ruled = [one for one in records if isinstance(one, r.Ruled) and one.step == state.step]
-    shared = await shared_state(reader, state.intent.tool, now, settings)
+    shared = await SharedState(reader.journal, reader.identity, state.intent.tool, now, settings or Settings()).read()
     recorded = await read_operation(shared, history, state)
     state, inputs = recorded.operation, recorded.inputs
     situation, move = situation_of(state, inputs), move_of(state, inputs, now)
@@ -174,13 +174,6 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
 
 
 # --- the next move ---------------------------------------------------------------------------------------
-
-
-async def shared_state(reader: JournalReader, tool: str, now: Now, settings: Settings | None = None) -> SharedState:
-    """What the next owner of a run will read besides the run. Without `settings` those of an app that sets none."""
-    shared = SharedState(reader.journal, reader.identity, tool, now, settings or Settings())
-    await shared.read()
-    return shared
 
 
 async def unread(shared: SharedState, recorded: RecordedOperation, move: m.Move) -> list[str]:
