@@ -5,10 +5,13 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 SEED = int(os.environ.get("BEFOREHAND_SEED", "1"))
 DATE = os.environ.get("DATE") or datetime.now(UTC).date().isoformat()
+os.environ["DATE"] = DATE  # the processes of one suite draw from one date, also around midnight
 
 Case = TypeVar("Case")
 
@@ -36,6 +39,13 @@ def of_the_day(cases: Iterable[Case]) -> Case:
     """One of several cases of one kind, drawn by the date: in time every day's `make test` has had each of them."""
     whole = list(cases)
     return random.Random(f"{DATE}/{whole}").choice(whole)
+
+
+def daily(cases: Iterable[object], many: int = 1) -> list[Any]:
+    """Parameters of a matrix of one idea: some that are drawn by the date in `make test`, all in `make deep`."""
+    whole = list(cases)
+    chosen = random.Random(f"{DATE}/{whole}").sample(range(len(whole)), many)
+    return [case if at in chosen else pytest.param(case, marks=pytest.mark.deep) for at, case in enumerate(whole)]
 
 
 def spread(row: Iterable[Case]) -> Iterator[Case]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.lab import Lab, Said
+from tests.draws import daily
 
 DROP_FROM_BOUNDING_SET, OVERRIDE, READ_SEARCH = 24, 1, 2
 OPERATION = "ticket-1/restock#1"
@@ -65,11 +66,12 @@ def without_notices(said: Said) -> object:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "forbidden"),
-    [*((look, "both") for look in LOOKS), (LOOKS[0], "directory"), (LOOKS[0], "file")],
-    ids=lambda given: given if isinstance(given, str) else given[0],
+    "given",
+    daily([*((look, "both") for look in LOOKS), (LOOKS[0], "directory"), (LOOKS[0], "file")], 4),
+    ids=lambda given: f"{given[0][0]}-{given[1]}",
 )
-def test_looking_needs_no_right_to_write(kept: Lab, arguments: tuple[str, ...], forbidden: str):
+def test_looking_needs_no_right_to_write(kept: Lab, given: tuple[tuple[str, ...], str]):
+    arguments, forbidden = given
     place = kept.directory / "kept"
     expected = without_notices(look(kept, *arguments, "--json"))
     before = forbid(place, files=forbidden != "directory", directory=forbidden != "file")

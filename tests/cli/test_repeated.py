@@ -10,6 +10,7 @@ import pytest
 
 from tests import forked
 from tests.cli.lab import Lab
+from tests.draws import daily
 
 # Dies by a real SIGKILL after its nth write to the journal.
 DIES = """
@@ -222,7 +223,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], La
 
 
 @pytest.mark.deeper
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", daily(CASES, 8))
 def test_a_command_that_was_killed_is_given_again_and_ends_alike(fresh: Callable[[str], Lab], deep: bool, name: str):
     """After its first write; in `make deep` after each of them."""
     case = CASES[name]

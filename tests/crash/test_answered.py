@@ -9,6 +9,7 @@ import pytest
 from beforehand.model import records as r
 from tests.crash.answered import LATER, NAMES
 from tests.crash.desks import Case, killed
+from tests.draws import daily
 
 PROGRAM = "tests.crash.answered"
 PAID = {"edit": 1, "stand_in": 0, "ask_back": 0, "decline": 0}
@@ -31,7 +32,7 @@ def after(fresh: Callable[[], Case]) -> Callable[..., Callable[[], Case]]:
 
 
 @pytest.mark.deeper
-@pytest.mark.parametrize("word", PAID)
+@pytest.mark.parametrize("word", daily(PAID))
 def test_a_kill_while_it_is_said_leaves_it_said_or_not(after: Callable[..., Callable[[], Case]], word: str):
     for case in killed(after("drive"), word):
         heard, _ = case.says("drive")
@@ -101,7 +102,7 @@ def test_a_kill_while_a_permission_is_revoked_leaves_it_revoked_or_not(after: Ca
 
 
 @pytest.mark.deeper
-@pytest.mark.parametrize("word", HANDED)
+@pytest.mark.parametrize("word", daily(HANDED))
 def test_a_kill_while_it_is_handed_over_leaves_it_with_either_and_it_is_answered_once(
     after: Callable[..., Callable[[], Case]], word: str
 ):

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from tests.crash.desks import Case, killed
+from tests.draws import daily
 
 PROGRAM = "tests.crash.begun"
 TAKEN = ("after_lease", 1)  # the lease of the new run is durable, and its process dies before anything else
 
 
 @pytest.mark.deeper
-@pytest.mark.parametrize("begins", ["run", "fork", "notice"])
+@pytest.mark.parametrize("begins", daily(["run", "fork", "notice"]))
 def test_a_listed_run_has_a_record_of_its_start(fresh: Callable[[], Case], begins: str):
     for case in killed(fresh, begins):
         empty = {run: line for run, line in case.says("listed").items() if line[1] == 0}

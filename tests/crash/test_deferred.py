@@ -20,7 +20,7 @@ from beforehand.journal.record_codec import decode
 from tests.crash.deferred import NUMBER
 from tests.crash.forks import Forks
 from tests.crash.points import one_of_each
-from tests.draws import pick
+from tests.draws import daily, pick
 
 RESULT = "permit 9"
 DONE = f"ann has {RESULT}"
@@ -149,7 +149,7 @@ def test_what_cannot_be_asked_for_again_is_not(lives: Forks, tmp_path: Path):
 
 
 @pytest.mark.deeper
-@pytest.mark.parametrize("kind", ["keyed", "plain"])
+@pytest.mark.parametrize("kind", daily(["keyed", "plain"]))
 def test_a_kill_at_every_point_of_taking_in_a_webhook(lives: Forks, tmp_path: Path, kind: str):
     office = accepted(lives, tmp_path / "office", kind)
     assert office.send() == 0

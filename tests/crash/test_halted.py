@@ -8,6 +8,7 @@ import pytest
 
 from beforehand.model import records as r
 from tests.crash.desks import Case, killed
+from tests.draws import daily
 
 PROGRAM = "tests.crash.halted"
 HALTED = [["handoff", "trip-ann"]]
@@ -33,7 +34,7 @@ def test_a_kill_while_it_stops_leaves_it_to_a_person(fresh: Callable[[], Case]):
 
 
 @pytest.mark.deeper
-@pytest.mark.parametrize("word", ENDS)
+@pytest.mark.parametrize("word", daily(ENDS))
 def test_a_kill_while_somebody_says_how_it_goes_on_loses_no_word(fresh: Callable[[], Case], word: str):
     other = "call off" if word == "resume" else "resume"
     for case in killed(lambda: halted(fresh()), word):

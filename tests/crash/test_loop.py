@@ -22,7 +22,7 @@ import pytest
 
 from beforehand.loop import ModelCall
 from tests import forked
-from tests.draws import pick
+from tests.draws import daily, pick
 from tests.loop.model_server import ModelServer, Says, Status
 
 EFFECTS = {"refund A": 1, "note A": 1, "refund B": 1}
@@ -189,7 +189,7 @@ def test_killed_inside_the_stream_of_an_answer(tmp_path: Path):
         assert case.killed
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", daily(["before", "after"]))
 @pytest.mark.parametrize(("path", "which"), [("/note", 1), ("/refund", 2)])
 def test_killed_around_an_effect(tmp_path: Path, moment: str, path: str, which: int):
     case, seen = Case(tmp_path), Counter[tuple[str, str]]()
@@ -206,7 +206,7 @@ def test_killed_around_an_effect(tmp_path: Path, moment: str, path: str, which: 
     assert len(case.turns) == 3, "an answer whose effects began is never asked for again"
 
 
-@pytest.mark.parametrize("client", ["anthropic", "google"])
+@pytest.mark.parametrize("client", daily(["anthropic", "google"]))
 def test_each_client_survives_kills_in_a_stream_and_after_an_effect(tmp_path: Path, client: str):
     in_stream = Case(tmp_path / "stream", client)
     in_stream.model.on_event = lambda *at: in_stream.kill() if at == (1, 2) else None

@@ -18,6 +18,7 @@ from tests.crash.poison_worker import LIMITS, SLOTS, desk
 from tests.crash.queue_worker import done
 from tests.crash.stage import until
 from tests.crash.test_submitted import ROOT, lines
+from tests.draws import daily
 
 PROCESSES = 3
 POISON = ("tool-kill", "tool-exit", "code-kill", "code-exit")
@@ -72,7 +73,7 @@ def driven(journal: Path) -> list[str]:
     return [run for run, row in asyncio.run(rows(journal)).items() if row.status in {"queued", "running"}]
 
 
-@pytest.mark.parametrize("how", ["kill", "exit"])
+@pytest.mark.parametrize("how", daily(["kill", "exit"]))
 def test_poison_in_every_slot_blocks_the_queue_for_a_few_deaths_only(tmp_path: Path, how: str):
     """As many runs as there are slots kill their workers, and the one healthy run was submitted after them."""
     journal = tmp_path / "desk.db"

@@ -10,6 +10,7 @@ import pytest
 
 from beforehand.model import records as r
 from tests.crash.desks import Case, killed
+from tests.draws import daily
 
 PROGRAM = "tests.crash.reviewed"
 CASES = {
@@ -20,10 +21,7 @@ CASES = {
     "compensate": ("booked", "TransactionAborted", ["paid", "paid back"]),
     "abandon": ("landed", "stopped: cancelled", ["paid"]),
 }
-WORDS = [
-    "retry", "compensate",
-    *(pytest.param(word, marks=pytest.mark.deep) for word in CASES if word not in {"retry", "compensate"}),
-]  # fmt: skip
+WORDS = daily(CASES)
 COUNTS = {"compensate": (r.TransactionAborting, r.Resolved), "abandon": (r.RunStoppedRecord,)}
 
 

@@ -442,7 +442,7 @@ class OperationMachine(RuleBasedStateMachine):
 
 
 TestOperationMachine = OperationMachine.TestCase
-TestOperationMachine.settings = settings(max_examples=max(300, settings().max_examples), stateful_step_count=30)
+TestOperationMachine.settings = settings(max_examples=max(150, settings().max_examples), stateful_step_count=30)
 
 
 class NaturalMachine(OperationMachine):
@@ -460,4 +460,4 @@ class NaturalMachine(OperationMachine):
 
 
 TestNaturalMachine = NaturalMachine.TestCase
-TestNaturalMachine.settings = settings(max_examples=max(300, settings().max_examples), stateful_step_count=20)
+TestNaturalMachine.settings = settings(max_examples=max(150, settings().max_examples), stateful_step_count=20)
