@@ -74,6 +74,14 @@ def test_a_healthy_run_that_waits_is_not_set_aside_with_the_one_that_kills_its_p
     assert not report.violations, report.violations[0]
 
 
+def test_a_late_report_after_a_restore_does_not_say_that_nothing_happened():
+    """A person was asked about an attempt without an end. Its report said that it was not sent, and an earlier one had
+    landed, which the restored journal did not know.
+    """
+    report = simulate(draw(18596))
+    assert not report.violations, report.violations[0]
+
+
 @pytest.mark.parametrize("seed", [5119872, 6119854])
 def test_kept_seeds_break_nothing_on_real_files(seed: int):
     """5119872: a process loses the journal while it applies an order to a stopped run, and gives the run back.

@@ -1,11 +1,15 @@
 """Journals that were restored: what they may have forgotten is neither sent again nor called unsent on a guess."""
 
+import itertools
+from collections.abc import Callable
+
 import pytest
 
-from beforehand.model.contract import Key
+from beforehand.model.contract import Contract, Key
 from beforehand.model.decision import moves as m
+from beforehand.model.outcome import FINAL
 from beforehand.model.transitions import IllegalTransition
-from tests.unit.model.stories import HOUR, KEYED, PLAIN, SETTLE, VERIFIABLE, Story, changed
+from tests.unit.model.stories import HOUR, KEYED, NATURAL, PLAIN, SETTLE, VERIFIABLE, Story, changed
 
 CHECKS = changed(VERIFIABLE, check_first=True)
 
@@ -140,6 +144,42 @@ def test_after_a_restore_what_was_answered_or_read_counts_as_ever():
     assert Story(PLAIN).sent("ambiguous").says(began_doubtful=True, blocked="cancel") == "unknown: nothing can prove it"
     absent = Story(VERIFIABLE).sent("ambiguous").parked().later(SETTLE).verified("did_not_happen")
     assert absent.says(began_doubtful=True) == "failed: proven that nothing landed"
+
+
+def test_after_a_restore_a_late_report_does_not_vouch_for_what_is_forgotten():
+    story = Story(changed(KEYED, idempotency=Key.forever())).sent("lost").sent("not_sent").parked()
+    story.late("not_sent")
+    assert story.says() == "failed: proven that nothing landed"
+    assert story.says(began_doubtful=True) == "wait for person: a person is asked"
+
+
+EVENTS: dict[str, Callable[[Story], Story]] = {
+    "lost": lambda story: story.sent("lost"),
+    "not sent": lambda story: story.sent("not_sent"),
+    "ambiguous": lambda story: story.sent("ambiguous"),
+    "parked": Story.parked,
+    "a late report": lambda story: story.late("not_sent", story.number),
+    "an hour": lambda story: story.later(HOUR),
+    "an order": lambda story: story.person("retry"),
+}
+
+
+@pytest.mark.parametrize("contract", [KEYED, changed(KEYED, idempotency=Key.forever()), PLAIN, NATURAL, VERIFIABLE])
+@pytest.mark.parametrize("blocked", ["", "cancel"])
+def test_after_a_restore_nothing_but_a_reading_or_an_answer_says_that_it_did_not_happen(contract: Contract, blocked):
+    """Every story of up to four events without a reading: no outcome is drawn from the attempts on record alone."""
+    told = 0
+    for events in itertools.chain(*(itertools.product(EVENTS, repeat=many) for many in range(5))):
+        story = Story(contract).planned()
+        try:
+            for event in events:
+                EVENTS[event](story)
+        except (IllegalTransition, IndexError):
+            continue
+        move = story.decide(began_doubtful=True, blocked=blocked) if story.state.phase not in FINAL else None
+        assert not (isinstance(move, m.Settle) and move.status in {"failed", "cancelled"}), (events, move)
+        told += 1
+    assert told > 300
 
 
 def test_after_a_restore_a_person_is_told_that_the_world_could_not_be_read():

@@ -125,8 +125,13 @@ def returned_after_all(case: Case) -> Move | None:
 
 
 def nothing_landed(case: Case) -> Move | None:
-    """Nothing landed after all. A person was asked, so nothing is sent again on its own."""
-    if case.operation.may_have_landed:
+    """Nothing landed after all. A person was asked, so nothing is sent again on its own.
+
+    Late reports speak of the attempts on record alone; a believable reading also of one that a restore has forgotten.
+    """
+    operation = case.operation
+    read_back = 0 < len(operation.attempts) <= operation.verification.absent_through
+    if operation.may_have_landed or (case.forgotten and not read_back):
         return None
     return Settle("proven that nothing landed", "failed", EVIDENCE, "it did not happen")
 
