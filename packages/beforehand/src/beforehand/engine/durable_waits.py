@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
@@ -14,8 +13,7 @@ from msgspec.structs import replace
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import Scope
 from beforehand.engine.active_run.waiters import wake_all
-from beforehand.engine.journaled import journaled
-from beforehand.engine.messages import is_interrupted
+from beforehand.engine.journaled import journaled, wait_until
 from beforehand.engine.sealing import refuse, sealing, take_answer
 from beforehand.engine.suspension import Pause, StreamWatch, ended_by
 from beforehand.journal.entry_codec import read, written
@@ -48,10 +46,10 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
 
     async def ring(_: object) -> None:
         _set_timer(active, name, ms, event)
-        with _watch(active, event) as watch:
-            while not await _rings(active, name, event, watch) and not is_interrupted(scope, name):
-                timer = active.history.steps.timers[name]
-                await _wait_for_timer(scope, name, timer, event, watch)
+        news = None if event is None else active.process.ledger.over(event_stream(active.run, *event))
+        with news or contextlib.nullcontext() as watch:  # a sleep waits for no event
+            pause = _timer_pause(active.history.steps.timers[name], active.run, event)
+            await wait_until(scope, pause, lambda: _rings(active, name, event, watch), watch)
 
     answer = await journaled(scope, name, (r.TimerFired, r.EventReceived), ring)
     return answer if isinstance(answer, r.EventReceived) else None
@@ -65,13 +63,6 @@ def _set_timer(active: ActiveRun, name: str, ms: int | None, event: tuple[str, s
     until = stamp["at"] + ms if ms is not None else 0
     what, key = event or ("", "")
     active.log.buffer(r.TimerSet(step=name, until=until, event=what, key=key, **stamp))
-
-
-def _watch(active: ActiveRun, event: tuple[str, str] | None) -> AbstractContextManager[StreamWatch | None]:
-    """A watch over the events that are waited for; a sleep waits for none."""
-    if event is None:
-        return contextlib.nullcontext()
-    return active.process.ledger.over(event_stream(active.run, *event))
 
 
 async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None, watch: StreamWatch | None) -> bool:
@@ -89,22 +80,10 @@ async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None, wa
     return False
 
 
-async def _wait_for_timer(
-    scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, str] | None, watch: StreamWatch | None
-) -> None:
-    """Wait in this process until the timer or a new event; the run may be suspended meanwhile."""
-    run, (named, key) = scope.active.run, event or ("", "")
+def _timer_pause(timer: r.TimerSet, run: str, event: tuple[str, str] | None) -> Pause:
+    named, key = event or ("", "")
     asks = f"run {run} waits for {named} {key}".rstrip() if event else f"run {run} sleeps"
-    pause = Pause("event" if event else "timer", name, timer.until or None, asks, tool=named, shown=key)
-    await _wait_until(scope, timer.until, pause, watch)
-
-
-async def _wait_until(scope: Scope, until: int, pause: Pause, watch: StreamWatch | None) -> None:
-    """Wait for this moment or for news, a slice of time at most: the clock on the wall may be set meanwhile."""
-    process = scope.active.process
-    slice_ms = process.settings.slice_ms
-    left = min(until - process.wall_ms(), slice_ms) if until else slice_ms
-    await scope.active.waiters.wait_ms(scope, left, pause, id if watch is None else watch.wake_at_news)
+    return Pause("event" if event else "timer", timer.step, timer.until or None, asks, tool=named, shown=key)
 
 
 def event_stream(run: str, event: str, key: str) -> str:
@@ -280,9 +259,9 @@ async def ask(
 
     async def put(_: object) -> None:
         _put(active, name, asked, wanted)
+        pause = _question_pause(active.history.steps.questions[name], active.run)
         with active.process.ledger.over(question_stream(active.run, name)) as watch:
-            while not await _answered(active, name, watch) and not is_interrupted(scope, name):
-                await _wait_for_answer(scope, name, watch)
+            await wait_until(scope, pause, lambda: _answered(active, name, watch), watch)
 
     def same(_: r.EventReceived) -> str:
         recorded = active.history.steps.questions.get(name)
@@ -351,16 +330,11 @@ def _late(asked: r.QuestionAsked) -> Answered:
     return Answered(asked.default, late=asked.default is None)
 
 
-async def _wait_for_answer(scope: Scope, name: str, watch: StreamWatch) -> None:
-    """Wait in this process until the deadline or an answer; the run may be suspended meanwhile."""
-    active = scope.active
-    asked = active.history.steps.questions[name]
+def _question_pause(asked: r.QuestionAsked, run: str) -> Pause:
     kind = "question" if asked.handoff is None else "handoff"
     verb = "asks" if asked.handoff is None else "is handed over"
     otherwise = "" if asked.default is None else f"; without an answer: {asked.default}"
-    asks = f"run {active.run} {verb}: {asked.question.text} ({asked.question.expected}{otherwise})"
-    pause = Pause(
-        kind, name, asked.until or None, asks, at=asked.at, queue="" if asked.handoff is None else asked.handoff.queue,
-        until=asked.until, then=then_of(asked.default),
-    )  # fmt: skip
-    await _wait_until(scope, asked.until, pause, watch)
+    asks = f"run {run} {verb}: {asked.question.text} ({asked.question.expected}{otherwise})"
+    queue, then = "" if asked.handoff is None else asked.handoff.queue, then_of(asked.default)
+    due = asked.until or None
+    return Pause(kind, asked.step, due, asks, at=asked.at, queue=queue, until=asked.until, then=then)

@@ -11,13 +11,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from beforehand.engine.messages import deliver_messages, interrupted_by
+from beforehand.engine.messages import deliver_messages, interrupted_by, is_interrupted
 from beforehand.engine.sealing import take_answer
 from beforehand.engine.transactions import may_begin
 from beforehand.model import records as r
 
 if TYPE_CHECKING:
     from beforehand.engine.active_run.scopes import Scope
+    from beforehand.engine.suspension import Pause, StreamWatch
     from beforehand.model.run_history import Answer
 
 A = TypeVar("A")
@@ -57,3 +58,17 @@ async def journaled(
     if not isinstance(answer, r.MessageHeard):
         active.replay.diverge(f"{step} {other}")
     raise interrupted_by(active.run, deliver_messages(scope, step))
+
+
+async def wait_until(
+    scope: Scope, pause: Pause, came: Callable[[], Awaitable[bool]], watch: StreamWatch | None = None
+) -> None:
+    """Wait until `came` has recorded what the step of `pause` waits for, or a message interrupts it.
+
+    The run may be suspended meanwhile. It looks again at news of the `watch`, when the pause is due, and after a slice
+    of time: the clock on the wall may be set.
+    """
+    process, slice_ms = scope.active.process, scope.active.process.settings.slice_ms
+    while not await came() and not is_interrupted(scope, pause.step):
+        left = slice_ms if pause.due is None else min(pause.due - process.wall_ms(), slice_ms)
+        await scope.active.waiters.wait_ms(scope, left, pause, id if watch is None else watch.wake_at_news)
