@@ -45,7 +45,8 @@ def daily(cases: Iterable[object], many: int = 1) -> list[Any]:
     """Parameters of a matrix of one idea: some that are drawn by the date in `make test`, all in `make deep`."""
     whole = list(cases)
     chosen = random.Random(f"{DATE}/{whole}").sample(range(len(whole)), many)
-    return [case if at in chosen else pytest.param(case, marks=pytest.mark.deep) for at, case in enumerate(whole)]
+    marks = (pytest.mark.deeper if at in chosen else pytest.mark.deep for at in range(len(whole)))
+    return [pytest.param(case, marks=mark) for case, mark in zip(whole, marks, strict=True)]
 
 
 def spread(row: Iterable[Case]) -> Iterator[Case]:
