@@ -1,13 +1,19 @@
 """What tests draw from: a seed, the date (which chooses the planted bugs of the day), and the tier that runs them."""
 
+from __future__ import annotations
+
 import os
 import random
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+
+if TYPE_CHECKING:
+    from beforehand.agent.agent import Agent
+    from beforehand.testing.world import World
 
 SEED = int(os.environ.get("BEFOREHAND_SEED", "1"))
 DATE = os.environ.get("DATE") or datetime.now(UTC).date().isoformat()
@@ -47,6 +53,12 @@ def daily(cases: Iterable[object], many: int = 1) -> list[Any]:
     chosen = random.Random(f"{DATE}/{whole}").sample(range(len(whole)), many)
     marks = (pytest.mark.deeper if at in chosen else pytest.mark.deep for at in range(len(whole)))
     return [pytest.param(case, marks=mark) for case, mark in zip(whole, marks, strict=True)]
+
+
+def explore(world: World, agent: Agent[Any, Any], given: object) -> None:
+    """Crash a run at every boundary: a third of such runs, drawn by the date, in `make test`, and all in `make deep`."""
+    if Tier.deep or random.Random(f"{DATE}/{agent.name}/{given}").randrange(3) == 0:
+        world.explore(agent, given)
 
 
 def spread(row: Iterable[Case]) -> Iterator[Case]:

@@ -29,6 +29,7 @@ from beforehand.model import records as r
 from beforehand.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep
 from beforehand.policies import Retry
 from beforehand.testing.world import World
+from tests.draws import explore
 from tests.unit.engine.lab import Lab, virtual
 
 AIRPORT = {"$fact": "airport"}
@@ -139,6 +140,7 @@ def airline(world: World) -> Airline:
     return AIRLINE
 
 
+@pytest.mark.deeper
 def test_what_was_not_sent_is_dropped_and_what_was_is_listed(world: World):
     plan = trip(together=False)
     ran = world.run(traveller, plan)
@@ -148,9 +150,10 @@ def test_what_was_not_sent_is_dropped_and_what_was_is_listed(world: World):
         [["airport"], ["~1/trip/back"], ["~1/trip/out"], ["out", "pack"]],
         [["~1/trip/back"], ["~1/trip/out"], []],
     ]
-    world.explore(traveller, plan)
+    explore(world, traveller, plan)
 
 
+@pytest.mark.deeper
 def test_steps_that_belong_together_are_given_back(world: World):
     plan = trip(together=True)
     ran = world.run(traveller, plan)
@@ -164,16 +167,17 @@ def test_steps_that_belong_together_are_given_back(world: World):
         ["~1/trip/out"],
         ["~1/trip/out/book#1", "~1/trip/pack/pack#1"],
     ]
-    world.explore(traveller, plan)
+    explore(world, traveller, plan)
 
 
+@pytest.mark.deeper
 def test_what_waits_to_be_tried_again_is_not_tried_again(world: World, airline: Airline):
     airline.busy = True
     plan = Plan(goal="g", name="busy", together=False, steps=(one("out", "book", {"airport": AIRPORT}),))
     ran = world.run(traveller, plan)
     assert ran.result == [[["airport"], ["~1/busy/out"], [], []], [[], [], ["~1/busy/out"]]]
     assert airline.asked == 1
-    world.explore(traveller, plan)
+    explore(world, traveller, plan)
 
 
 @virtual
@@ -210,6 +214,7 @@ def test_a_call_that_is_already_on_its_way_is_waited_for_and_listed(world: World
     assert ran.effects == ["pack"]
 
 
+@pytest.mark.deeper
 def test_what_is_held_until_the_commit_never_leaves(world: World):
     @tool
     async def tell(text: str) -> str:
@@ -225,9 +230,10 @@ def test_what_is_held_until_the_commit_never_leaves(world: World):
     ran = world.run(careful, "x")
     assert sorted(ran.effects) == ["pack", "unpack"]
     assert ran.result == [[["airport"], ["~1/held/tell"], [], ["~1/held/pack/pack#1"]], [["~1/held/tell"], [], []]]
-    world.explore(careful, "x")
+    explore(world, careful, "x")
 
 
+@pytest.mark.deeper
 def test_what_rests_on_a_result_rests_on_its_facts(world: World):
     steps = (
         one("see", "look", {"airport": AIRPORT}),
@@ -239,17 +245,19 @@ def test_what_rests_on_a_result_rests_on_its_facts(world: World):
     assert ran.result is not None
     assert ran.result[0] == [["airport"], ["~1/far/out"], [], ["pack", "see"]]
     assert ran.effects == ["pack"]
-    world.explore(traveller, plan)
+    explore(world, traveller, plan)
 
 
+@pytest.mark.deeper
 def test_a_correction_that_no_step_relied_on_changes_nothing(world: World):
     plan = Plan(goal="g", name="free", together=False, steps=(one("pack", "pack", {"minutes": 60}),))
     ran = world.run(traveller, plan)
     assert ran.result is not None
     assert list(ran.result[0][0]) == ["pack"]
-    world.explore(traveller, plan)
+    explore(world, traveller, plan)
 
 
+@pytest.mark.deeper
 def test_a_condition_over_facts_is_relied_on_and_facts_that_a_model_was_shown_as_well(world: World):
     @agent(run_id="i-{given}", tools=TOOLS)
     async def shown(run: Run, given: str) -> list[Any]:
@@ -269,7 +277,7 @@ def test_a_condition_over_facts_is_relied_on_and_facts_that_a_model_was_shown_as
     assert ran.result == [[["airport"], ["plain/out"], [], []], [{"out": "JFK"}], [["airport"], ["seen/out"], [], []],
                           [["airport"], ["any/out"], [], []]]  # fmt: skip
     assert ran.effects == ["book"]
-    world.explore(shown, "x")
+    explore(world, shown, "x")
 
 
 @pytest.mark.parametrize(
@@ -348,6 +356,7 @@ async def test_what_an_outer_transaction_gave_back_is_not_listed_either(lab: Lab
         assert await app.run(outer, "x") == []
 
 
+@pytest.mark.deeper
 def test_what_a_plan_itself_changes_corrects_none_of_its_steps(world: World):
     @tool(idempotency=Key.forever(stores="all"))
     async def take(seats: int) -> str:
@@ -364,9 +373,10 @@ def test_what_a_plan_itself_changes_corrects_none_of_its_steps(world: World):
 
     ran = world.run(taker, "x")
     assert (ran.error, ran.result) == (None, [2, {"seats": 2}, 0])
-    world.explore(taker, "x")
+    explore(world, taker, "x")
 
 
+@pytest.mark.deeper
 def test_what_another_branch_reports_corrects_a_plan_as_well(world: World):
     @tool(effect="read")
     async def ask_desk(question: str) -> str:
@@ -385,4 +395,4 @@ def test_what_another_branch_reports_corrects_a_plan_as_well(world: World):
     ran = world.run(asking, "x")
     assert ran.result is not None
     assert ran.result[0] == [["airport"], ["~1/trip/back"], ["~1/trip/out"], ["out", "pack"]]
-    world.explore(asking, "x")
+    explore(world, asking, "x")

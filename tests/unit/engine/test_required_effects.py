@@ -21,6 +21,7 @@ from beforehand import (
 from beforehand.errors import ClaimUnproven
 from beforehand.model.outcome import Basis
 from beforehand.testing.world import World
+from tests.draws import explore
 
 
 @tool(idempotency=Key.forever(stores="all"))
@@ -43,13 +44,14 @@ class Done:
     receipts: list[Receipt]
 
 
+@pytest.mark.deeper
 def test_a_required_effect_that_is_there_lets_the_run_complete(world: World):
     @agent(run_id="r-{given}", tools=[invoice], requires=[invoice])
     async def desk(run: Run, given: str) -> str:
         return await invoice(given)
 
     assert world.run(desk, "17").result == "I-17"
-    world.explore(desk, "17")
+    explore(world, desk, "17")
 
 
 def test_a_run_that_only_says_so_is_stopped_with_what_is_missing(world: World):
@@ -95,6 +97,7 @@ def test_a_receipt_in_the_result_has_to_be_one_of_this_run(world: World):
     assert "is not one of this run" in ran.error.missing[0]
 
 
+@pytest.mark.deeper
 @pytest.mark.parametrize("given", ["17", "refused"])
 def test_the_digest_tells_a_model_what_is_done(world: World, given: str):
     @agent(run_id="d-{given}", tools=[invoice])
@@ -105,7 +108,7 @@ def test_the_digest_tells_a_model_what_is_done(world: World, given: str):
     said = str(world.run(forgetful, given).result)
     assert said.startswith("Already done, and proven")
     assert ('invoice {"order":"17"}: "I-17" [d-17/invoice#1]' in said) == (given == "17")
-    world.explore(forgetful, given)
+    explore(world, forgetful, given)
 
 
 LONG = "Dear customer, we have looked at your order. " * 12

@@ -8,7 +8,7 @@ import pytest
 from beforehand import Key, Natural, Operation, Rejected, Run, TransactionAborted, agent, current_operation, tool
 from beforehand.errors import MustHold, UsageError
 from beforehand.testing.world import World
-from tests.draws import of_the_day, pick
+from tests.draws import explore, of_the_day, pick
 
 
 @dataclass
@@ -108,6 +108,7 @@ def test_an_irreversible_effect_has_to_be_held(world: World):
     assert ran.effects == []
 
 
+@pytest.mark.deeper
 def test_hold_false_sends_at_once_and_stands(world: World):
     @agent(run_id="x-{given}", tools=TOOLS)
     async def bold(run: Run, given: str) -> str:
@@ -122,7 +123,7 @@ def test_hold_false_sends_at_once_and_stands(world: World):
     ran = world.run(bold, "hello")
     assert ran.effects == ["send_email"]
     assert ran.result == "() ('t/send_email#1',)"
-    world.explore(bold, "hello")
+    explore(world, bold, "hello")
 
 
 def test_a_promise_has_no_result_before_the_commit(world: World):
@@ -185,6 +186,7 @@ def test_an_inner_failure_undoes_the_inner_part_only(world: World):
         world.explore(nested, given)
 
 
+@pytest.mark.deeper
 @pytest.mark.slow
 def test_branches_of_one_transaction_are_compensated(world: World):
     @agent(run_id="x-{given}", tools=TOOLS)
@@ -202,7 +204,7 @@ def test_branches_of_one_transaction_are_compensated(world: World):
         ["book_flight", "book_hotel", "book_hotel", "cancel_hotel", "cancel_hotel", "cancel_flight"]
     )
     assert ran.result == "3"
-    world.explore(branches, "go")
+    explore(world, branches, "go")
 
 
 @tool(idempotency=Key.forever(stores="all"))
@@ -242,24 +244,27 @@ async def two_seats(run: Run, given: str) -> str:
     return mail.result
 
 
+@pytest.mark.deeper
 def test_reservations_are_confirmed_at_the_commit_before_anything_held_leaves(world: World):
     ran = world.run(two_seats, "12B")
     assert ran.effects == ["reserve", "reserve", "take_seat", "take_seat", "send_email"]
-    world.explore(two_seats, "12B")
+    explore(world, two_seats, "12B")
 
 
+@pytest.mark.deeper
 def test_reservations_are_released_when_it_is_called_off(world: World):
     ran = world.run(two_seats, "no")
     assert ran.effects == ["reserve", "reserve", "release_seat", "release_seat"]
-    world.explore(two_seats, "no")
+    explore(world, two_seats, "no")
 
 
+@pytest.mark.deeper
 @pytest.mark.slow
 def test_a_reservation_that_cannot_be_confirmed_turns_everything_back(world: World):
     ran = world.run(two_seats, "lost")
     assert "it was given away" in str(ran.result)
     assert sorted(ran.effects) == ["release_seat", "release_seat", "reserve", "reserve", "take_seat"]
-    world.explore(two_seats, "lost")
+    explore(world, two_seats, "lost")
 
 
 def test_a_reservation_whose_time_is_over_is_not_confirmed(world: World):
@@ -268,6 +273,7 @@ def test_a_reservation_whose_time_is_over_is_not_confirmed(world: World):
     assert ran.effects == ["reserve", "reserve", "release_seat", "release_seat"]
 
 
+@pytest.mark.deeper
 def test_one_call_may_say_what_undoes_it(world: World):
     @tool(idempotency=Natural(within=timedelta(hours=1)))
     async def apologise(operation: Operation[str], to: str) -> None:
@@ -286,13 +292,14 @@ def test_one_call_may_say_what_undoes_it(world: World):
 
     ran = world.run(polite, "a@example.com")
     assert (ran.effects, ran.result) == (["send_email", "apologise"], "('t/send_email#1',)")
-    world.explore(polite, "a@example.com")
+    explore(world, polite, "a@example.com")
 
 
+@pytest.mark.deeper
 @pytest.mark.slow
 def test_lost_replies_inside_a_transaction_are_settled_before_anything_is_undone(world: World):
     world.lose_reply(book_flight)
     world.lose_reply(cancel_flight)
     assert world.run(book_trip, "full").effects == ["book_flight", "cancel_flight"]
     assert world.run(book_trip, "rome").effects == ["book_flight", "book_hotel", "send_email"]
-    world.explore(book_trip, "full")
+    explore(world, book_trip, "full")
