@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from beforehand import Ambiguous, CannotTell, Happened, Natural, NotSent, Operation, Run, Verdict, agent, tool
@@ -159,6 +160,20 @@ def test_the_pause_doubles_while_probes_fail_and_has_an_end():
         pauses.append(breaker.wait_ms(state, 1000, retry=False))
     assert pauses[: breaker.FAILURES_TO_OPEN] == [0, 0, 0, 0, 1000]
     assert pauses[4:12] == [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]
+
+
+def test_what_a_clock_noted_that_was_set_back_since_holds_nothing_up():
+    """A process whose clock was six hours ahead opened the breaker, and spent the bucket."""
+    ahead = 6 * 3_600_000
+    state = breaker.CLOSED
+    for _ in range(6):
+        state = breaker.after_failure(state, ahead)
+    state = msgspec.structs.replace(state, tokens=0.0)
+    assert breaker.wait_ms(state, ahead, retry=True) > 0
+    assert breaker.wait_ms(state, 0, retry=True) == 0
+    assert breaker.present(state, 0) == breaker.CLOSED
+    slow = breaker.LONGEST_PAUSE_MS  # clocks of two machines differ by less
+    assert breaker.present(state, ahead - slow // 2) == state
 
 
 def test_failures_far_apart_do_not_open_it():

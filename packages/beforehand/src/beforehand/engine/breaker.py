@@ -72,9 +72,16 @@ def tokens_now(state: BreakerState, now_ms: int) -> float:
     return min(BUCKET, state.tokens + max(0, now_ms - state.last_ms) * REFILL_PER_MS)
 
 
+def present(state: BreakerState, now_ms: int) -> BreakerState:
+    """The state; a closed breaker where a clock that was set back since has noted it. No pause is that long."""
+    ahead = max(state.last_ms, state.open_until_ms) > now_ms + LONGEST_PAUSE_MS
+    return CLOSED if ahead else state
+
+
 def wait_ms(state: BreakerState, now_ms: int, *, retry: bool) -> int:
     """How long a new attempt has to wait: for the breaker, and a retry also for the bucket."""
-    wait = max(0, min(state.open_until_ms - now_ms, LONGEST_PAUSE_MS))
+    state = present(state, now_ms)
+    wait = max(0, state.open_until_ms - now_ms)
     if retry and (short := 1 - tokens_now(state, now_ms)) > 0:
         wait = max(wait, int(short / REFILL_PER_MS) + 1)
     return wait
@@ -121,7 +128,8 @@ class Breakers:
         for _ in range(3):
             state, stored = await self._read(tool)
             now = self._clock.wall_ms()
-            after = after_failure(state, now) if failure else after_retry(state, now)
+            before = present(state, now)
+            after = after_failure(before, now) if failure else after_retry(before, now)
             if await self._write(tool, after, stored):
                 return
 

@@ -284,7 +284,7 @@ async def _find_repeat(claimant: Claimant, found: LedgerFindings, since: int) ->
         return found
     entries = await claimant.journal.entries(repeat_stream(intent.tool, intent.words))
     within = milliseconds(once.within) if once.within is not None else None
-    found = replace(found, after=writes_begun(entries))
+    found = replace(found, after=sum(read(entry, ClaimNote).state == "taken" for entry in entries))
     holder = last_write(entries, claimant.id, within, claimant.now().wall)
     if holder is None or not holder.stands or (holder.note.digest != intent.digest and not once.reworded):
         return found
@@ -309,11 +309,6 @@ def last_write(entries: Iterable[LedgerEntry], but: str, within_ms: int | None, 
     if newest is not None and within_ms is not None and now_ms - newest.since_ms > within_ms:
         return None
     return newest
-
-
-def writes_begun(entries: Iterable[LedgerEntry]) -> int:
-    """How many writes with the same parameters were begun."""
-    return sum(read(entry, ClaimNote).state == "taken" for entry in entries)
 
 
 def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Post:
@@ -559,8 +554,3 @@ def releasing_posts(operation: str, settled: OperationState) -> tuple[Post, ...]
         thing_stream(intent.tool, about) for about in (intent.thing, settled.deferral.thing) if about
     )
     return tuple(Post(one, f"{operation}/over", written(PendingNote(operation, "over"))) for one in streams)
-
-
-def part_note(driver: OperationDriver, step: str, item: str, until: int) -> PendingNote:
-    """The note of a part that is pending."""
-    return PendingNote(operation_id(driver.log.run, step), "pending", item, driver.id, until)

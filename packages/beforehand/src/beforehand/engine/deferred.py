@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from beforehand.engine.commands import take_commands
-from beforehand.engine.conflicts import PendingNote, part_note, pending_post, pending_thing
+from beforehand.engine.conflicts import PendingNote, pending_post, pending_thing
 from beforehand.engine.exceptions.call_end import clean
 from beforehand.engine.late_reports import file_late, late_report
 from beforehand.engine.operation_driver import OperationDriver, operation_key
@@ -295,7 +295,8 @@ def _part_records(
                 thing=things[item.about], **stamp,
             )
         )  # fmt: skip
-        posts.extend(pending_post(whole.tool, things[item.about], part_note(driver, step, item.name, until), 1))
+        note = PendingNote(operation_id(log.run, step), "pending", item.name, driver.id, until)
+        posts.extend(pending_post(whole.tool, things[item.about], note, 1))
         if item.key:
             owner = AwaitingOperation(operation_id(log.run, step), 1, intent.tool)
             posts.append(Post(awaited_stream(item.key), "owner", written(owner)))
