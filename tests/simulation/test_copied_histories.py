@@ -9,6 +9,7 @@ from beforehand.model.records import AttemptStarted, Claimed, End, Intent, Opera
 from beforehand.model.run_history import RunHistory
 from simulator.generator.plans import draw
 from simulator.world import simulate
+from tests.draws import daily
 
 
 def state(history: RunHistory) -> dict[str, str]:
@@ -46,7 +47,7 @@ def told_by(seed: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Record
     return told
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", daily(range(8), 4))
 def test_adding_to_a_copy_leaves_the_history_as_it_is(seed: int, monkeypatch: pytest.MonkeyPatch):
     for run, records in told_by(seed, monkeypatch).items():
         half = len(records) // 2
@@ -61,7 +62,7 @@ def test_adding_to_a_copy_leaves_the_history_as_it_is(seed: int, monkeypatch: py
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", daily(range(12), 5))
 def test_all_at_once_folds_as_one_by_one(seed: int, whole: bool, monkeypatch: pytest.MonkeyPatch):
     for run, records in told_by(seed, monkeypatch).items():
         assert_alike(run, records, whole=whole)
