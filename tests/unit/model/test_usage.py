@@ -105,6 +105,16 @@ def test_each_form_is_read(form: str):
     assert usage_of(answer) == usage
 
 
+def test_of_the_parts_of_an_answer_the_last_one_that_states_its_usage_counts():
+    """A stream states its usage so far, and all of it at its end."""
+    parts = [
+        {"model": "m-1", "usage": {"input_tokens": 100, "output_tokens": 1}},
+        {"model": "m-1", "usage": {"input_tokens": 100, "output_tokens": 20}},
+        {"text": "the end"},
+    ]
+    assert usage_of(parts) == Usage(100, 20, model="m-1")
+
+
 @pytest.mark.parametrize(
     "answer",
     [

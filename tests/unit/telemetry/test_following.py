@@ -1,13 +1,14 @@
 """What followers receive of a run whose branches record side by side, are cancelled, or lose their run."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from beforehand import Run, agent, tool
-from beforehand.errors import LeaseLost
+from beforehand.errors import BudgetExceeded, LeaseLost
 from beforehand.journal.port import Lease, LeaseGranted, RunChange, Write
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import RunLog, beginning, genesis
@@ -17,6 +18,7 @@ from beforehand.telemetry.following import Drive, FollowedJournal
 from beforehand.telemetry.prometheus import Prometheus
 from beforehand.telemetry.spans import SpanValue
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_shared_budgets import limits
 from tests.unit.telemetry.test_prometheus import values
 
 
@@ -180,3 +182,31 @@ async def test_a_lease_that_a_flush_finds_lost_ends_its_drive_once(lab: Lab, mon
         await journal.append(Write(lease, (), RunChange("running", release=True)))
     await asyncio.sleep(1)
     assert kept.ends == [("lost", "LeaseLost"), "forgotten"]
+
+
+@pytest.mark.parametrize("limit", ["model_calls", "effects"])
+@virtual
+async def test_a_drive_goes_on_after_a_shared_budget_has_refused_a_call(lab: Lab, limit: str):
+    kept = Kept()
+
+    @tool
+    async def send(text: str) -> str:
+        return text
+
+    async def ask(question: str) -> str:
+        return question
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        for number in range(2):
+            with contextlib.suppress(BudgetExceeded):
+                await (run.decide(ask, f"{number}") if limit == "model_calls" else send(f"{number}"))
+        if limit == "model_calls":
+            await send("at last")
+        return name
+
+    async with lab.app(desk, tools=[send], telemetry=kept, queues=limits(then="stop", **{limit: 1})) as app:
+        await app.run(desk, "ann")
+        await lab.pass_time(seconds=1)
+    assert kept.ends == [("completed", "")]
+    assert [call for call in kept.calls if call is not None] == [("send#1", 1)]

@@ -75,6 +75,8 @@ async def test_lines_of_agent_code_and_tools_name_their_run_and_operation(lab: L
 def test_messages_of_the_runtime_name_the_run_that_they_are_about():
     text = "the lease of run %s could not be given back: %s"
     assert written(text, "r-ann", "gone", name="beforehand")["run"] == "r-ann"
+    fired = "the schedule %s has fired with run %s, which existed"
+    assert written(fired, "nightly", "nightly@2027-01-31T12:00:00Z", name="beforehand")["run"].startswith("nightly@")
     assert "run" not in written(text, "r-ann", "gone"), "code of users may mean other runs"
 
 

@@ -160,6 +160,20 @@ async def test_the_code_that_asks_for_a_run_is_linked_and_decides_whether_it_is_
 
 
 @virtual
+async def test_the_metrics_count_the_runs_that_are_not_traced_too(lab: Lab):
+    """They are sums: of a tenth of the runs they would be a tenth of the tokens."""
+    traced = Traced()
+    async with lab.app(shop, telemetry=traced.follower(sample=0.0)) as app:
+        for item in ("mug", "cup"):
+            await app.run(shop, item)
+    assert traced.spans() == []
+    points = traced.points()
+    usage = {point.attributes["gen_ai.token.type"]: point.sum for point in points["gen_ai.client.token.usage"]}
+    assert usage == {"input": 80, "output": 4}
+    assert points["gen_ai.client.operation.duration"][0].count == 2
+
+
+@virtual
 async def test_a_submitted_run_is_linked_to_its_submitter(lab: Lab):
     traced = Traced()
     async with lab.app(shop, telemetry=traced.follower(), recover=True) as app:

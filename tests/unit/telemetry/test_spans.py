@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from beforehand import RunSuspended
+from beforehand import Run, RunSuspended, agent, tool
 from beforehand.engine.deferred import ArrivedAnswer
+from beforehand.errors import Deferred
 from beforehand.model import records as r
 from beforehand.telemetry.spans import RunSpans
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.engine.test_deferred import booking, result
+from tests.unit.engine.test_deferred import DAY, booking, result
 from tests.unit.telemetry.tracing import Traced, text
 
 
@@ -35,3 +38,29 @@ async def test_a_call_that_is_answered_later_is_an_attempt_and_a_wait(lab: Lab):
     assert attempt.end_time - attempt.start_time < 10**9
     assert (wait.end_time - wait.start_time) // 10**9 == 3 * 3600
     assert (text(attempt, "beforehand.attempt.end"), text(wait, "beforehand.reason")) == ("deferred", "deferred")
+
+
+@virtual
+async def test_a_call_of_which_a_model_is_told_that_it_is_pending_waits_until_it_is_answered(lab: Lab):
+    """The model goes on at once, and the call waits on."""
+
+    @tool
+    async def book(room: str) -> str:
+        raise Deferred("the hotel confirms by mail", within=DAY, key="B-7")
+
+    @agent(run_id="r-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        told = await run.call("book", {"room": name})
+        await run.sleep(timedelta(hours=2))
+        return told.status
+
+    traced = Traced()
+    async with lab.app(desk, telemetry=traced.follower()) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        assert traced.spans("wait book") == []
+        await lab.pass_time(hours=3)
+        await app.service.deliver("B-7", ArrivedAnswer("m1", result=result("room 12")))
+        assert await app.run(desk, "ann") == "pending"
+    wait = traced.one("wait book")
+    assert (wait.end_time - wait.start_time) // 10**9 == 3 * 3600
