@@ -147,6 +147,16 @@ async def test_a_run_does_not_begin_before_its_moment(tmp_path):
 
 
 @in_a_loop
+async def test_the_moment_of_a_run_is_kept_to_the_millisecond(tmp_path):
+    moment = datetime.now(UTC).replace(microsecond=987_000) + timedelta(days=1)
+    async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+        await app.submit(desk, ticket("later"), at=moment)
+        (row,) = await app.engine.journal.runs()
+    assert row.due_ms is not None
+    assert datetime.fromtimestamp(row.due_ms / 1000, UTC) == moment
+
+
+@in_a_loop
 async def test_a_run_that_waits_for_a_person_has_its_key_and_no_slot(tmp_path):
     async with Beforehand(str(tmp_path / "runs.db"), agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
         await app.submit(clerk, ticket("asks", "A"), queue="mail")
@@ -305,10 +315,16 @@ async def test_a_first_submission_replaces_no_limits_that_come_at_the_same_time(
             assert await newest_limits(second.engine.journal) == Declaration(ONE_AT_A_TIME, 3)
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["of new runs", "of runs that go on"])
 @in_a_loop
-async def test_slots_that_a_failed_look_has_taken_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    async with Beforehand(tmp_path / "j.db", agents=[desk], queues=ONE_AT_A_TIME, recover=True) as app:
+async def test_slots_that_a_failed_look_has_taken_are_given_back(
+    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with Beforehand(tmp_path / "j.db", agents=[desk, clerk], queues=ONE_AT_A_TIME, recover=True) as app:
         journal, failed = app.engine.journal, 0
+        if begun:
+            await app.submit(clerk, ticket("asks", order="0"), queue="mail")
+            await reaches(app, "ticket-asks", "suspended")
         take = journal.take
 
         async def taking(*args: Any) -> Any:
@@ -320,6 +336,9 @@ async def test_slots_that_a_failed_look_has_taken_are_given_back(tmp_path: Path,
             return granted
 
         monkeypatch.setattr(journal, "take", taking)
+        if begun:
+            await app.service.signal("ticket-asks", "the-answer", payload="yes")
+            await reaches(app, "ticket-asks", "completed")
         for name in ("1", "2", "3"):
             await app.submit(desk, ticket(name, order=name), queue="mail")
         await ended(app, 3)

@@ -362,7 +362,13 @@ async def test_another_input_at_the_same_step_is_a_divergence(lab: Lab):
 
 # --- queues ----------------------------------------------------------------------------------------------------------
 
-ONE = DeclaredLimits({"desk": QueueLimits(concurrency=1, capacity=1), "keyed": QueueLimits(key="{input}")})
+ONE = DeclaredLimits(
+    {
+        "desk": QueueLimits(concurrency=1, capacity=1),
+        "keyed": QueueLimits(key="{input}"),
+        "elsewhere": QueueLimits(),
+    }
+)
 
 
 @virtual
@@ -394,12 +400,15 @@ async def test_a_queue_with_a_key_does_not_make_a_run_wait_for_itself(lab: Lab):
 
 @pytest.mark.parametrize("queue", ["keyed", "desk"])
 @pytest.mark.parametrize("holder", [1, 2, 3], ids=["directly above", "two above", "three above"])
+@pytest.mark.parametrize("others", [{}, {"queue": "elsewhere"}], ids=["the others in none", "the others in another"])
 @virtual
-async def test_no_run_is_started_in_a_queue_with_a_key_that_a_run_above_it_is_in(lab: Lab, queue: str, holder: int):
+async def test_no_run_is_started_in_a_queue_with_a_key_that_a_run_above_it_is_in(
+    lab: Lab, queue: str, holder: int, others: dict[str, Any]
+):
     """In a queue without a key it is started: a run that waits for its child holds no slot."""
 
     def place(number: int) -> dict[str, Any]:
-        return {"queue": queue} if number in {0, holder} else {}
+        return {"queue": queue} if number in {0, holder} else others
 
     @agent(name="link", run_id="link-{number}")
     async def link(run: Run, number: int) -> str:

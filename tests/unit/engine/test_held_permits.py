@@ -121,3 +121,24 @@ async def test_a_run_that_waits_to_ask_a_model_of_a_stopped_process_is_suspended
             await lab.pass_time(minutes=2)
             assert (await lab.journal.runs(run="r-bob"))[0].status == "completed"
             stopped.awake.set()
+
+
+@virtual
+async def test_a_call_of_a_model_behind_a_process_that_stands_still_is_no_question_to_a_person(lab: Lab):
+    """An item of the inbox is about an operation, and a call of a model is none: no command would answer it."""
+    server, stopped = ModelServer(lab), Worker("stopped", machine="here", pid=4711)
+    desk = asking(server)
+    async with lab.app(desk, queues=limited(at_once=1), recover=True, pause_bound_ms=60_000) as app:
+        await lab.journal.beat(stopped, 10_000)
+        one = AppliedLimit("model acme/big", CallLimit(at_once=1))
+        held = PermitRequest(Permit("stopped", 1), (one,), app.engine.queues.newest.entry)
+        assert (await lab.journal.permit(held)).granted
+        app.start(desk, "ann")
+        await lab.pass_time(hours=1)
+        (line,) = await lab.journal.runs(run="r-ann")
+        assert line.status == "suspended"
+        assert b"process 4711 on this machine holds a permit" in line.waits, "the listing says why it waits"
+        assert await items(JournalReader(lab.journal, lab.journal.identity)) == []
+        lab.journal.kill("stopped")
+        await lab.pass_time(minutes=2)
+        assert (await lab.journal.runs(run="r-ann"))[0].status == "completed"

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from beforehand import Beforehand, Natural, NotSent, Run, RunSuspended, agent, current_operation, tool
+from beforehand import (
+    Beforehand,
+    DidNotHappen,
+    Natural,
+    NotSent,
+    Operation,
+    Run,
+    RunSuspended,
+    Verdict,
+    agent,
+    current_operation,
+    tool,
+)
 from beforehand.errors import (
     BudgetExceeded,
     ContractError,
@@ -467,6 +480,31 @@ async def test_an_attempt_is_settled_by_what_it_reported_and_costs_nothing_if_no
     assert len(lab.sent) == 5
     assert (budget.cost, budget.calling) == (100_000_000 + 200_000_000 + 2 * 400_000_000, 0)
     assert total.cost == {"EUR": amount_of(budget.cost)}
+
+
+@virtual
+async def test_an_attempt_that_had_no_effect_counts_with_its_cost_before_the_next_one(lab: Lab):
+    @tool(budget=Budget(call="0.40 EUR"), retry=Retry(attempts=3))
+    async def look_up(number: int) -> str:
+        lab.sent.append(f"look up {number}")
+        raise TimeoutError("slow")
+
+    @look_up.verify(settle_window=timedelta(0))
+    async def looked_up(operation: Operation[str], number: int) -> Verdict[str]:
+        return DidNotHappen()
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await look_up(1)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunStopped, match=r"the limit of cost is reached: 0\.40 of 0\.30 EUR used"):
+            await app.run(desk, "ann", budget=RunBudget(cost="0.30 EUR"))
+        assert len(lab.sent) == 1
+        await app.service.raise_budget("r-ann", {"cost": "0.30 EUR"}, by="eve")
+        with pytest.raises(RunStopped, match=r"0\.80 of 0\.60 EUR used"):
+            await app.resume("r-ann")
+    assert len(lab.sent) == 2
 
 
 @virtual

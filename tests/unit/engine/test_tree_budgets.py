@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from beforehand import Natural, NotSent, Run, agent, tool
-from beforehand.errors import BudgetExceeded, ChildStopped, RunStopped
+from beforehand.errors import BudgetExceeded, ChildStopped, DecisionFailed, RunStopped
 from beforehand.inspect.fork import fork
 from beforehand.journal.port import BudgetUse
 from beforehand.model import records as r
@@ -140,6 +140,34 @@ async def test_a_child_has_its_own_limits_beside_those_of_its_tree(lab: Lab):
 
     async with lab.app(root, leaf, recover=True) as app:
         assert await app.run(root, "ann", budget=RunBudget(model_calls=5, then="stop")) == [2, 3]
+
+
+@pytest.mark.parametrize("unpriced", [None, "0.05 EUR"])
+@virtual
+async def test_a_call_without_a_price_counts_in_the_tree_as_its_budget_declares(lab: Lab, unpriced: str | None):
+    ask = model_of(lab)
+
+    async def asked(run: Run) -> str:
+        try:
+            await run.decide(ask, "whatever")
+        except DecisionFailed as refused:
+            return "is not known" if "is not known" in refused.message else refused.message
+        return "asked"
+
+    @agent(name="leaf")
+    async def leaf(run: Run, name: str) -> str:
+        return await asked(run)
+
+    @agent(name="root", run_id="tree-{name}")
+    async def root(run: Run, name: str) -> list[str]:
+        before = await asked(run)
+        child = await run.join(await run.start(leaf, "a"))
+        return [before, child, await asked(run)]
+
+    async with lab.app(root, leaf, recover=True, prices=priced()) as app:
+        found = await app.run(root, "ann", budget=RunBudget(cost="1 EUR", unpriced=unpriced))
+        assert found == ["is not known" if unpriced is None else "asked"] * 3
+        assert (await counted(lab)).get("cost EUR", (0, 0)) == (0 if unpriced is None else 150_000_000, 0)
 
 
 @pytest.mark.parametrize(("top", "middle"), [(3, 9), (9, 3)], ids=["the top has less", "the middle has less"])
