@@ -196,6 +196,15 @@ def test_retries_spend_from_a_bucket_that_refills_slowly():
     assert breaker.after_retry(state, 5).tokens == 0
 
 
+@pytest.mark.parametrize("took_ms", [0, 500, 900])
+def test_the_bucket_refills_while_a_call_runs_that_fails(took_ms: int):
+    """Two tokens come each second, and each of these seconds has one retry."""
+    state = breaker.CLOSED
+    for second in range(100):
+        state = breaker.after_failure(breaker.after_retry(state, second * 1000), second * 1000 + took_ms)
+    assert breaker.tokens_now(state, 100_000) == breaker.BUCKET
+
+
 def test_failures_on_either_side_of_an_open_breaker_are_failures_in_a_row():
     state, now = breaker.CLOSED, 0
     for _ in range(breaker.FAILURES_TO_OPEN + 12):

@@ -48,8 +48,7 @@ CLOSED: Final = BreakerState()
 def after_failure(state: BreakerState, now_ms: int) -> BreakerState:
     """The state after one more call that failed or got no answer."""
     since = max(state.last_ms, state.open_until_ms)  # no call could fail while it was open
-    fresh = state.failures if now_ms - since <= FORGET_MS else 0
-    failures = fresh + 1
+    failures = 1 + (state.failures if now_ms - since <= FORGET_MS else 0)
     opens = failures >= FAILURES_TO_OPEN
     pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(state.opened, 16))
     return msgspec.structs.replace(
@@ -58,6 +57,7 @@ def after_failure(state: BreakerState, now_ms: int) -> BreakerState:
         last_ms=now_ms,
         open_until_ms=now_ms + pause if opens else state.open_until_ms,
         opened=state.opened + 1 if opens else 0,
+        tokens=tokens_now(state, now_ms),
     )
 
 
