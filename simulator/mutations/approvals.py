@@ -240,6 +240,7 @@ APPROVALS: Final = (
         "what a person orders to send again is sent under the yes that it had",
         "beforehand.model.operation:OperationState.needed_yes",
         needed_none,
+        test="tests/unit/engine/test_sent_again.py",
     ),
     Mutant(
         "too late is in time",
@@ -278,6 +279,7 @@ APPROVALS: Final = (
         "the scope of a permission is ignored",
         "beforehand.engine.approvals:_fitting",
         any_call_fits,
+        test="tests/unit/engine/test_standing.py",
     ),
     Mutant(
         "uses not counted",

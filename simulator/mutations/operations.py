@@ -517,6 +517,7 @@ OPERATIONS: Final = (
         "a fenced owner does not report what it knows",
         "beforehand.engine.late_reports:file_late",
         never_mind,
+        test="tests/unit/engine/test_late.py",
     ),
     Mutant(
         "leases kept",
