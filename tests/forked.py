@@ -204,7 +204,11 @@ if __name__ == "__main__":
 
     for command in pkgutil.iter_modules(beforehand.cli.__path__, "beforehand.cli."):
         importlib.import_module(command.name)
-    for late in ("beforehand.journal.sqlite.backend", "beforehand.journal.sqlite.reader", "rich.cells", "rich.console"):
+    for late in ("backend", "reader"):
+        importlib.import_module(f"beforehand.journal.sqlite.{late}")
+    for late in ("cells", "console", "padding", "table"):
+        importlib.import_module(f"rich.{late}")
+    for late in ("beforehand.inspect.explain", "genai_prices"):  # the prices of models take a third of a second
         importlib.import_module(late)
     gc.freeze()  # so that a collection in a child touches nothing of its parent, which would be copied
     serve(socket.socket(fileno=0))
