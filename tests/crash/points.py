@@ -24,6 +24,15 @@ def one_of_each(places: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     return [of_the_day(occurrences) for _, occurrences in itertools.groupby(sorted(places), key=itemgetter(0))]
 
 
+def struck(status: int, point: str, number: int) -> bool:
+    """True if the process died there. How often it commits depends on the disk: the last occurrence may not come again.
+
+    `status` is how it ended, negative for a signal.
+    """
+    assert status == -signal.SIGKILL or (status == 0 and number > 1), f"{point} was not reached a {number}. time"
+    return status != 0
+
+
 class Points:
     """Counts every point that is reached, and ends the process at the planned occurrence of one of them."""
 
