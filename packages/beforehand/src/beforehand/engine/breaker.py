@@ -73,15 +73,15 @@ def tokens_now(state: BreakerState, now_ms: int) -> float:
 
 
 def present(state: BreakerState, now_ms: int) -> BreakerState:
-    """The state; a closed breaker where a clock that was set back since has noted it. No pause is that long."""
-    ahead = max(state.last_ms, state.open_until_ms) > now_ms + LONGEST_PAUSE_MS
+    """The state; a closed breaker where a clock that was set back since has noted it. Clocks differ by a pause at most."""
+    ahead = max(state.last_ms, state.open_until_ms) > now_ms + 2 * LONGEST_PAUSE_MS
     return CLOSED if ahead else state
 
 
 def wait_ms(state: BreakerState, now_ms: int, *, retry: bool) -> int:
     """How long a new attempt has to wait: for the breaker, and a retry also for the bucket."""
     state = present(state, now_ms)
-    wait = max(0, state.open_until_ms - now_ms)
+    wait = max(0, min(state.open_until_ms - now_ms, LONGEST_PAUSE_MS))
     if retry and (short := 1 - tokens_now(state, now_ms)) > 0:
         wait = max(wait, int(short / REFILL_PER_MS) + 1)
     return wait
