@@ -73,8 +73,8 @@ def tokens_now(state: BreakerState, now_ms: int) -> float:
 
 
 def present(state: BreakerState, now_ms: int) -> BreakerState:
-    """The state; a closed breaker where a clock that was set back since has noted it. Clocks differ by a pause at most."""
-    ahead = max(state.last_ms, state.open_until_ms) > now_ms + 2 * LONGEST_PAUSE_MS
+    """The state; a closed breaker where a clock that was set back since has noted it."""
+    ahead = max(state.last_ms, state.open_until_ms) > now_ms + 2 * LONGEST_PAUSE_MS  # a pause, and as much of error
     return CLOSED if ahead else state
 
 
