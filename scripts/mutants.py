@@ -66,7 +66,7 @@ class Replacing(ast.NodeTransformer):
 
 def _in_scope(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
     for child in _program(node):
-        inner = child.name if isinstance(child, ast.FunctionDef | ast.ClassDef) else scope
+        inner = child.name if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else scope
         for after in _changes(child):
             yield inner, child, after
         yield from _in_scope(child, inner)
@@ -76,7 +76,8 @@ def _program(node: ast.AST) -> Iterator[ast.AST]:
     """The children that do something when the program runs: no annotations, docstrings, imports or aliases."""
     silent = [*getattr(node, "decorator_list", []), getattr(node, "annotation", None), getattr(node, "returns", None)]
     if isinstance(node, ast.ClassDef):  # its bases and its fields are a shape, its methods are the program
-        silent += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.FunctionDef)]
+        methods = (ast.FunctionDef, ast.AsyncFunctionDef)
+        silent += [child for child in ast.iter_child_nodes(node) if not isinstance(child, methods)]
     for child in ast.iter_child_nodes(node):
         if child not in silent and not _says_nothing(child):
             yield child
