@@ -2,21 +2,22 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import random
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
 
 from beforehand import Run, agent, tool
-from beforehand.errors import BudgetExceeded, LeaseLost
-from beforehand.journal.port import Lease, LeaseGranted, RunChange, Write
-from beforehand.journal.record_codec import encode
+from beforehand.errors import BudgetExceeded, LeaseLost, LimitsChanged
+from beforehand.journal.port import Busy, Lease, LeaseGranted, RunChange, Write
+from beforehand.journal.record_codec import decode, encode
 from beforehand.journal.run_log import RunLog, beginning, genesis
 from beforehand.model import records as r
 from beforehand.telemetry import following as telemetry
 from beforehand.telemetry.following import Drive, FollowedJournal
 from beforehand.telemetry.prometheus import Prometheus
-from beforehand.telemetry.spans import SpanValue
+from beforehand.telemetry.spans import RunSpans, SpanValue
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_shared_budgets import limits
 from tests.unit.telemetry.test_prometheus import values
@@ -31,6 +32,7 @@ class Kept:
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.ends: list[Any] = []
+        self.late: list[float] = []
 
     def begin(self, environment: Any) -> None:
         pass
@@ -47,7 +49,8 @@ class Kept:
     def released(self, drive: Drive, at_ms: int, ending: tuple[str, str], /) -> None:
         self.ends.append(ending)
 
-    def claimed_after(self, seconds: float) -> None: ...
+    def claimed_after(self, seconds: float) -> None:
+        self.late.append(seconds)
 
     def committed(self, seconds: float, records: int) -> None:
         raise RuntimeError("an exporter with a bug")
@@ -99,7 +102,7 @@ async def following(lab: Lab, follower: Kept) -> tuple[FollowedJournal, RunLog, 
     """A journal that is followed, and a run in it that a worker has just begun."""
     app = lab.make()
     await app.open()
-    journal = FollowedJournal(lab.journal, app.engine.environment, follower)  # type: ignore[arg-type]  # as users write
+    journal = FollowedJournal(lab.processes[-1], app.engine.environment, follower)  # type: ignore[arg-type]  # as users write
     namespace = app.engine.identity.namespace
     new = beginning(namespace, "run", "desk", [])
     claimed = await journal.claim("run", app.engine.worker.id, new)
@@ -109,9 +112,9 @@ async def following(lab: Lab, follower: Kept) -> tuple[FollowedJournal, RunLog, 
 
 @virtual
 async def test_a_cancelled_append_is_given_with_the_next_one(lab: Lab):
+    lab.lag_s = 0.01
     kept = Kept()
     journal, log, _ = await following(lab, kept)
-    lab.lag_s = 0.01
     cancelled = asyncio.create_task(log.append([started("s#1")]))
     await asyncio.sleep(0.005)
     cancelled.cancel()
@@ -133,6 +136,25 @@ async def test_what_was_left_out_between_two_records_of_a_batch_is_read_back(lab
     await log.append([started("s#2"), ended("s#2")])
     await asyncio.sleep(1)
     assert kept.calls == [("s#1", 1), ("s#2", 1)]
+    await journal.close()
+
+
+@virtual
+async def test_a_drive_whose_first_records_were_left_out_is_followed_from_there_on(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    kept = Kept()
+    journal, log, lease = await following(lab, kept)
+    with monkeypatch.context() as full:
+        full.setattr(telemetry, "BACKLOG", 1)
+        await log.append([started("s#1"), ended("s#1")])
+        await asyncio.sleep(1)
+    assert (kept.calls, kept.ends) == ([], [])
+    await log.append([started("s#2"), ended("s#2")])
+    await journal.append(Write(lease, (), RunChange("running", release=True)))
+    await asyncio.sleep(1)
+    assert kept.calls == [("s#1", 1), ("s#2", 1)]
+    assert kept.ends == [("", "")]
     await journal.close()
 
 
@@ -210,3 +232,138 @@ async def test_a_drive_goes_on_after_a_shared_budget_has_refused_a_call(lab: Lab
         await lab.pass_time(seconds=1)
     assert kept.ends == [("completed", "")]
     assert [call for call in kept.calls if call is not None] == [("send#1", 1)]
+
+
+async def cut_off(work: Coroutine[Any, Any, Any]) -> None:
+    """Cancel this work while its answer is on the way: what it asked for is done."""
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0.005)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+WRITES = ("append", "ride", "flush", "cancelled append", "cancelled flush", "refused")
+
+
+@pytest.mark.parametrize("seed", range(8))
+@virtual
+async def test_every_span_of_the_journal_is_given_once_and_in_order(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seed: int
+):
+    """However the records were written, and however many were left out meanwhile: those are read back."""
+    monkeypatch.setattr(telemetry, "BACKLOG", 7)
+    monkeypatch.setattr(telemetry, "_PAGE", 5)
+    draw, kept, lab.lag_s = random.Random(seed), Kept(), 0.01
+    journal, log, lease = await following(lab, kept)
+    for number in range(60):
+        step = f"s#{number}"
+        bodies = [started(step), ended(step)]
+        match draw.choice(WRITES):
+            case "append":
+                await log.append(bodies)
+            case "ride":
+                log.ride(bodies)
+            case "flush":
+                log.ride(bodies)
+                await log.flush()
+            case "cancelled append":
+                await cut_off(log.append(bodies))
+            case "cancelled flush":
+                log.ride(bodies)
+                await cut_off(log.flush())
+            case _:
+                with pytest.raises(LimitsChanged):
+                    await log.append(bodies, declared=99)
+        await asyncio.sleep(draw.choice((0, 0, 0.03, 0.2)))
+    await log.flush()
+    await asyncio.sleep(1)
+    await log.append([started("last#1"), ended("last#1")])
+    await journal.append(Write(lease, (), RunChange("running", release=True)))
+    await asyncio.sleep(1)
+    spans = RunSpans("run")
+    stored = [span.call for row in await lab.journal.read("run") for span in spans.add(decode(row.body))]
+    assert kept.calls == stored
+    assert len(stored) > 30
+    assert kept.ends == [("", "")]
+    assert "falls behind" in caplog.text
+
+
+@virtual
+async def test_each_time_that_telemetry_falls_behind_is_said_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(telemetry, "BACKLOG", 4)
+    said: list[int] = []
+    journal, log, _ = await following(lab, Kept())
+    await asyncio.sleep(1)
+    for number in (2, 1, 3, 4):  # as many fit as may wait
+        for turn in range(number):
+            await log.append([started(f"s{number}#{turn}"), ended(f"s{number}#{turn}")])
+        said.append(caplog.text.count("telemetry falls behind: some records are left out. Runs are not affected"))
+        await asyncio.sleep(1)
+    assert said == [0, 0, 1, 2]
+    await journal.close()
+
+
+@virtual
+async def test_a_drive_that_found_no_room_is_forgotten_at_its_end(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    """What follows keeps something for each drive until it hears of its end."""
+    monkeypatch.setattr(telemetry, "BACKLOG", 1)
+    kept = Kept()
+    journal, _, lease = await following(lab, kept)
+    new = beginning(
+        lab.journal.now().boot, "other", "desk", [encode(r.RunStarted(agent="a", input=r.NOTHING, digest=""))]
+    )
+    other = await journal.claim("other", lease.worker, new)
+    assert isinstance(other, LeaseGranted)
+    for one in (lease, other.lease):
+        await journal.append(Write(one, (), RunChange("running", release=True)))
+    assert kept.ends == ["forgotten"]
+    await asyncio.sleep(1)
+    assert len(kept.ends) == 2
+    await journal.close()
+
+
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("status", "due", "after_s", "late"),
+    [
+        ("suspended", HOUR, 3620, [20.0]),
+        ("suspended", HOUR, 3600.25, [0.25]),
+        ("suspended", HOUR, 3600, [0.0]),
+        ("suspended", HOUR, 3599, []),
+        ("suspended", None, 3600, []),
+        ("running", None, 3600, []),
+    ],
+)
+@virtual
+async def test_how_late_a_run_is_claimed_is_told_where_it_was_due(
+    lab: Lab, status: Any, due: int | None, after_s: float, late: list[float]
+):
+    """One that is claimed before its time is claimed for a command, and one that waits for a person is never late."""
+    kept = Kept()
+    journal, _, lease = await following(lab, kept)
+    now = lab.clock.wall_ms()
+    change = RunChange(status, "", None if due is None else now + due, release=True)
+    await journal.append(Write(lease, (), change))
+    await asyncio.sleep(after_s)
+    assert isinstance(await journal.claim("run", lease.worker), LeaseGranted)
+    assert kept.late == pytest.approx(late)
+    await journal.close()
+
+
+@virtual
+async def test_a_claim_that_is_refused_is_forgotten_but_for_what_is_driven_here(lab: Lab):
+    mine, theirs = Kept(), Kept()
+    journal, log, lease = await following(lab, mine)
+    lab.make()
+    other = FollowedJournal(lab.processes[-1], journal._environment, theirs)
+    new = beginning(lab.journal.now().boot, "run", "desk", [])
+    assert isinstance(await journal.claim("run", lease.worker, new), Busy)
+    assert isinstance(await other.claim("run", "w2", new), Busy)
+    await log.append([started("s#1"), ended("s#1")])
+    await asyncio.sleep(1)
+    assert (mine.ends, mine.calls, theirs.ends, theirs.calls) == ([], [("s#1", 1)], ["forgotten"], [])
+    await journal.close()

@@ -285,8 +285,9 @@ class FollowedJournal:
 
     def _give_one(self, drive: Drive, noted: _Noted) -> None:
         spans = self._spans.get(drive)
-        if spans is None:  # nothing of it was given, or its end was
-            self._follower.forget(drive)
+        if spans is None:
+            if noted.over is not None:  # nothing of it was given, or its end was; else its first records were left out
+                self._follower.forget(drive)
             return
         ended: list[SpanValue] = []
         for row, record in zip(noted.rows, decode_all(row.body for row in noted.rows), strict=True):
