@@ -17,7 +17,11 @@ shares = st.builds(ConcurrencyLimit, few)
 limits = st.builds(
     DeclaredLimits,
     st.fixed_dictionaries(
-        {}, optional={name: st.builds(QueueLimits, few, few, st.just("k"), st.integers(1, 3)) for name in QUEUES}
+        {},
+        optional={
+            name: st.builds(QueueLimits, few, few, st.just("k"), st.integers(1, 3), ageing_ms=st.sampled_from((1, 90)))
+            for name in QUEUES
+        },
     ),
     st.fixed_dictionaries({}, optional=dict.fromkeys(AGENTS, shares)),
     st.fixed_dictionaries({}, optional=dict.fromkeys(("acme", "*"), st.builds(TenantLimits, few))),
@@ -31,11 +35,11 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     lanes: list[Lane] = []
     row = 0
     for place in draw(st.lists(places, unique=True, max_size=8)):
-        found = draw(st.lists(st.tuples(st.integers(0, 1000), st.sampled_from(KEYS)), max_size=6))
+        found = draw(st.lists(st.tuples(st.integers(0, 1000), st.sampled_from(KEYS), st.booleans()), max_size=6))
         waiting = []
-        for ready, key in sorted(found):
+        for ready, key, holds in sorted(found):
             row += 1
-            waiting.append(Candidate(row, ready, key))
+            waiting.append(Candidate(row, ready, key, bool(key) and holds))
         lanes.append(Lane(*place, tuple(waiting)))
     driven = draw(st.dictionaries(st.tuples(*map(st.sampled_from, (QUEUES, AGENTS, TENANTS))), counts))
     holders = draw(st.dictionaries(st.tuples(st.sampled_from(QUEUES), st.sampled_from(KEYS[1:])), counts))
@@ -55,7 +59,7 @@ def exceeded(declared: DeclaredLimits, before: Snapshot, started: list[tuple[Lan
         tenants[tenant] += count
         parts[queue, tenant] += count
     for lane, candidate in started:
-        if candidate.key:
+        if candidate.key and not candidate.holds:  # one that has its key is among the holders
             keys[lane.queue, candidate.key] += 1
     found: list[str] = []
     for lane, candidate in started:  # only what was added to: a limit may have been lowered under what runs
@@ -65,7 +69,7 @@ def exceeded(declared: DeclaredLimits, before: Snapshot, started: list[tuple[Lan
             f"{lane.tenant} in {lane.queue}": (parts[lane.queue, lane.tenant], queue.per_tenant),
             f"agent {lane.agent}": (agents[lane.agent], declared.of_agent(lane.agent)),
             f"tenant {lane.tenant}": (tenants[lane.tenant], declared.of_tenant(lane.tenant)),
-            f"key {candidate.key}": (keys[lane.queue, candidate.key] if candidate.key else 0, queue.per_key),
+            f"key {candidate.key}": (0 if candidate.holds else keys[lane.queue, candidate.key], queue.per_key),
         }
         found += [f"{name}: {count}" for name, (count, limit) in pairs.items() if limit is not None and count > limit]
     return found
@@ -81,7 +85,13 @@ def test_no_limit_is_exceeded_and_no_slot_is_given_twice(declared, snapshot, roo
     known = runs_of(snapshot)
     assert len(chosen.start) <= room
     assert len({*chosen.start, *chosen.behind}) == len(chosen.start) + len(chosen.behind)
-    assert exceeded(declared, snapshot, [known[row] for row in chosen.start]) == []
+    started = [known[row] for row in chosen.start]
+    assert exceeded(declared, snapshot, started) == []
+    assert chosen.ready_ms == tuple(one.ready_ms for _, one in started)
+    keys = Counter(snapshot.holders) + Counter((lane.queue, one.key) for lane, one in started if not one.holds)
+    for lane, one in (known[row] for row in chosen.behind):
+        assert (bool(one.key), one.holds) == (True, False)
+        assert keys[lane.queue, one.key] >= declared.queue(lane.queue).per_key
 
 
 @given(limits, snapshots())
@@ -100,28 +110,45 @@ def test_what_starts_does_not_depend_on_the_order_of_the_lanes(declared, snapsho
     assert choose(declared, snapshot, room).start == choose(declared, other, room).start
 
 
-def after(snapshot: Snapshot, row: int, behind: tuple[int, ...]) -> Snapshot:
-    """The snapshot of the next look, once this run was started and those were set aside."""
-    lane, candidate = runs_of(snapshot)[row]
+def turn(declared: DeclaredLimits, snapshot: Snapshot, lane: Lane, candidate: Candidate) -> tuple[int, ...]:
+    """Where a run stands in the order of the next slot, as the page says it, counted another way than `choose` counts."""
+    of_queue = [(place, count) for place, count in snapshot.driven.items() if place[0] == lane.queue]
+    served = {tenant: at for (queue, tenant), at in snapshot.served_ms.items() if queue == lane.queue}
+    return (
+        sum(count for _, count in of_queue),
+        max(served.values(), default=0),
+        sum(count for place, count in of_queue if place[2] == lane.tenant),
+        served.get(lane.tenant, 0),
+        candidate.ready_ms - lane.priority * declared.queue(lane.queue).ageing_ms,
+        candidate.row,
+    )
+
+
+def after(snapshot: Snapshot, lane: Lane, candidate: Candidate) -> Snapshot:
+    """The snapshot of the next look, once this run was started."""
     left = tuple(
-        replace(one, waiting=tuple(w for w in one.waiting if w.row not in (row, *behind))) for one in snapshot.lanes
+        replace(one, waiting=tuple(other for other in one.waiting if other != candidate)) for one in snapshot.lanes
     )
     place, key = (lane.queue, lane.agent, lane.tenant), (lane.queue, candidate.key)
     driven, holders = Counter(snapshot.driven), Counter(snapshot.holders)
     driven[place] += 1
-    holders[key] += bool(candidate.key)
+    holders[key] += bool(candidate.key) and not candidate.holds
     now = max(snapshot.served_ms.values(), default=0) + 1
     return Snapshot(left, driven, holders, {**snapshot.served_ms, (lane.queue, lane.tenant): now})
 
 
 @given(limits, snapshots(), st.integers(0, 12))
-def test_slots_given_in_one_look_are_those_that_as_many_looks_give(declared, snapshot, room):
-    """So how many a worker takes at once changes no share."""
+def test_each_slot_goes_to_the_first_of_those_that_may_have_it(declared, snapshot, room):
+    """One after the other, as in as many looks. So how many a worker takes at once changes no share."""
     found: list[int] = []
     seen = snapshot
-    while len(found) < room and (one := choose(declared, seen, 1)).start:
-        found += one.start
-        seen = after(seen, one.start[0], one.behind)
+    while len(found) < room:
+        may = [one for one in runs_of(seen).values() if not exceeded(declared, seen, [one])]
+        first = min(may, key=lambda one: turn(declared, seen, *one), default=None)
+        if first is None:
+            break
+        found.append(first[1].row)
+        seen = after(seen, *first)
     assert list(choose(declared, snapshot, room).start) == found
 
 
@@ -172,5 +199,5 @@ def test_a_key_that_is_taken_blocks_only_its_own_runs(snapshot, room):
     known = runs_of(snapshot)
     free = [row for row, (_, one) in known.items() if not one.key]
     chosen = choose(DeclaredLimits(), snapshot, room)
-    assert all(known[row][1].key != "k1" for row in chosen.start)
+    assert all(known[row][1].key != "k1" or known[row][1].holds for row in chosen.start)
     assert len(chosen.start) >= min(room, len(free))
