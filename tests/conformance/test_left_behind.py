@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.journal.port import QueuePlace, RunChange, TakeRequest
+from beforehand.journal.port import LeaseGranted, QueuePlace, RunChange, TakeRequest, Write
 from beforehand.queues.limits import Declaration
 from beforehand.testing.conformance import JournalConformance
 from beforehand.testing.queue_conformance import (
@@ -75,6 +75,67 @@ def test_what_it_had_ended_or_put_to_sleep_is_left_alone(suite: type[JournalConf
             await end(journal, f"r{number}", change)
         await journal.beat(ALICE, OVER_MS)
         assert await names(journal, "bob", 9) == []
+        await journal.close()
+
+    journal = suite.make_journal(tmp_path)
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("suite", [InMemory, OnSqlite])
+def test_a_reopened_run_whose_process_is_gone_waits_for_those_of_its_key(
+    suite: type[JournalConformance], tmp_path: Path
+):
+    """It gave its key away when it stopped. It has to wait for it without keeping a look from its end."""
+
+    async def check() -> None:
+        await journal.open()
+        await journal.beat(ALICE, LONG_MS)
+        await journal.beat(BOB, LONG_MS)
+        for name in ("first", "second", "third"):
+            await submit(journal, name, QueuePlace("mail", key="k"))
+        assert await names(journal, "bob", 9) == ["first"]
+        await end(journal, "first", RunChange("stopped", release=True))
+        assert await names(journal, "bob", 9) == ["second"]
+        reopened = await journal.claim("first", "alice")
+        assert isinstance(reopened, LeaseGranted)
+        await journal.append(Write(reopened.lease, (), RunChange("running")))
+        await journal.beat(ALICE, OVER_MS)
+        assert await names(journal, "bob", 9) == []
+        await end(journal, "second")
+        found = await names(journal, "bob", 9)
+        assert len(found) == 1
+        await end(journal, found[0])
+        found += await names(journal, "bob", 9)
+        assert sorted(found) == ["first", "third"]
+        await journal.close()
+
+    journal = suite.make_journal(tmp_path)
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("suite", [InMemory, OnSqlite])
+@pytest.mark.parametrize("newest", [Declaration(), PAUSED], ids=["open", "paused"])
+@pytest.mark.parametrize("due_ms", [1, LATER_MS], ids=["ready", "later"])
+def test_a_queued_run_is_not_lost_with_a_process_that_had_asked_for_it(
+    suite: type[JournalConformance], newest: Declaration, due_ms: int, tmp_path: Path
+):
+    """Who drives or cancels a run claims it first. If that process dies, the run begins as if it had never asked."""
+
+    async def taken(worker: str) -> list[str]:
+        return [one.lease.run for one in await journal.take(TakeRequest(worker, AGENTS, 9, newest))]
+
+    async def check() -> None:
+        await journal.open()
+        await journal.beat(ALICE, LONG_MS)
+        await submit(journal, "asked for", QueuePlace("mail"), due_ms=due_ms)
+        assert isinstance(await journal.claim("asked for", "alice"), LeaseGranted)
+        assert await taken("bob") == [], "its process lives"
+        await journal.beat(ALICE, OVER_MS)
+        await journal.beat(BOB, LONG_MS)
+        begins = due_ms == 1 and newest is not PAUSED
+        assert await taken("bob") == ["asked for"] * begins
+        assert await taken("carol") == []
+        assert [(one.waiting, one.running) for one in await journal.queues()] == [(int(not begins), int(begins))]
         await journal.close()
 
     journal = suite.make_journal(tmp_path)

@@ -366,11 +366,12 @@ class MemoryJournal:
             served[share] = max(run.served_ms, served.get(share, 0))
             driven[place.queue, line.agent, place.tenant] += line.owner is not None and not gone
             holders[place.queue, place.key] += run.holds
-            ready = line.updated_ms if line.status == "running" or gone else line.due_ms
+            lost = gone and line.status != "queued"  # one that has not begun begins at its moment
+            ready = line.updated_ms if line.status == "running" or lost else line.due_ms
             waits = line.status in {"queued", "running", "suspended"} and (line.owner is None or gone)
             known = (line.agent, line.program) in agents and line.run not in skip
             known = known and not (line.status == "queued" and place.queue in paused)
-            if waits and known and ready is not None and (gone or ready <= self._wall()):
+            if waits and known and ready is not None and (lost or ready <= self._wall()):
                 lanes[place.queue, line.agent, place.tenant, place.priority].append(
                     Candidate(line.row, ready, place.key, run.holds)
                 )

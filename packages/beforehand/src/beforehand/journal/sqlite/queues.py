@@ -47,8 +47,9 @@ BEGUN: Final = " union all ".join(
 )
 SLOTS: Final = f"select queue, agent, tenant, owner, count(*) from run where {_HELD} group by 1, 2, 3, 4"  # noqa: S608 -- constants
 LEFT_BEHIND: Final = (
-    "select id, updated_ms, about, holds, name, queue, agent, program, tenant, priority from run"  # noqa: S608 -- constants
-    f" where {_HELD} and +status in ('running', 'suspended') and owner = ?"
+    "select id, iif(status = 'queued', due_ms, updated_ms), about, holds, name, queue, agent, program, tenant,"  # noqa: S608 -- constants
+    f" priority, status <> 'queued' from run where {_HELD} and behind = 0 and owner = ?"
+    " and (+status in ('running', 'suspended') or +status = 'queued' and due_ms <= ?)"
 )
 HOLDERS: Final = "select count(*) from run where holds = 1 and queue = ? and about = ?"
 SERVED: Final = (
@@ -141,7 +142,8 @@ class QueueTables:
         """The choice among the first `most` of each lane, beside those that are left out."""
         # A process whose lease is over is not gone for itself: it would take what it has just taken once more.
         gone = self._roll.gone_owners(database) - {request.worker}
-        lanes = [*self._waiting(database, request, most), *_left_behind(database, request, gone)]
+        left_behind = _left_behind(database, request, gone, self._roll.wall_ms())
+        lanes = [*self._waiting(database, request, most), *left_behind]
         if not lanes:
             return Choice()
         keys = {(lane.queue, one.key) for lane in lanes for one in lane.waiting if one.key}
@@ -197,12 +199,14 @@ def _begun(database: Database, request: TakeRequest, queue: str, wall_ms: int) -
             yield Lane(queue, agent, tenant, priority, waiting)
 
 
-def _left_behind(database: Database, request: TakeRequest, gone: Collection[str]) -> Iterator[Lane]:
-    """The runs of processes that are gone: each waits for a slot like any other."""
+def _left_behind(database: Database, request: TakeRequest, gone: Collection[str], wall_ms: int) -> Iterator[Lane]:
+    """The runs of processes that are gone: each waits for a slot like any other, those not begun too."""
     for owner in gone:
-        for found in database.rows(LEFT_BEHIND, (owner,)):
-            queue, agent, program, tenant, priority = cast("tuple[str, str, str, str, int]", found[5:])
-            if (agent, program) in request.agents and (waiting := _candidates([found[:5]], request.skip)):
+        for found in database.rows(LEFT_BEHIND, (owner, wall_ms)):
+            queue, agent, program, tenant, priority, begun = cast("tuple[str, str, str, str, int, int]", found[5:])
+            if not ((agent, program) in request.agents and (begun or queue not in request.newest.paused)):
+                continue
+            if waiting := _candidates([found[:5]], request.skip):
                 yield Lane(queue, agent, tenant, priority, waiting)
 
 
