@@ -78,6 +78,8 @@ def test_messages_of_the_runtime_name_the_run_that_they_are_about():
     fired = "the schedule %s has fired with run %s, which existed"
     assert written(fired, "nightly", "nightly@2027-01-31T12:00:00Z", name="beforehand")["run"].startswith("nightly@")
     assert "run" not in written(text, "r-ann", "gone"), "code of users may mean other runs"
+    assert "run" not in written("it closes", name="beforehand")
+    assert "run" not in written("run %s ends", {"by": "ann"}, name="beforehand"), "its argument is a mapping"
 
 
 def test_a_line_has_its_time_level_error_and_extra_fields():

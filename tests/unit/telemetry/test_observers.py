@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from opentelemetry import trace
+from prometheus_client import generate_latest
 
 from beforehand import Run, agent, tool
 from beforehand.errors import ModelError, NotSent
+from beforehand.inspect.monitors.findings import record_findings
+from beforehand.inspect.monitors.rules import RULES, SilentFailure
 from beforehand.model import records as r
 from beforehand.policies import Retry
 from beforehand.telemetry.following import Drive
 from beforehand.telemetry.opentelemetry import OpenTelemetry, context_of
 from beforehand.telemetry.prometheus import Prometheus
-from beforehand.telemetry.spans import SpanValue
+from beforehand.telemetry.spans import SpanKind, SpanValue
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.telemetry.test_opentelemetry import shop, trying
 from tests.unit.telemetry.test_prometheus import ends_as, values
@@ -239,3 +243,125 @@ async def test_every_process_draws_the_same_share_of_runs(lab: Lab):
     assert all(one <= other for one, other in pairwise(shares))
     assert drawn(0.5) == shares[2]
     assert drawn(0.5, "other") != shares[2]
+
+
+def counted(measured: Prometheus) -> dict[tuple[str, ...], float]:
+    """Every sample of the counters and sums that is not zero, by its name and the values of its labels."""
+    left_out = ("_created", "_bucket")
+    found = values(generate_latest(measured.registry))
+    return {
+        (name, *sorted(labels)): value
+        for (name, labels), value in found.items()
+        if value and not name.endswith(left_out)
+    }
+
+
+def span(kind: SpanKind, error: str = "", **more: Any) -> SpanValue:
+    return SpanValue(kind, kind, 0, 1, {name.replace("__", "."): value for name, value in more.items()}, error)
+
+
+PAY = {"gen_ai__tool__name": "pay"}
+ATTEMPT, LOOK = {**PAY, "beforehand__attempt__end": "returned"}, {**PAY, "beforehand__verification__verdict": "absent"}
+ASKED = {"gen_ai__response__model": "m", "gen_ai__usage__input_tokens": 3, "gen_ai__usage__output_tokens": 4}
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([span("attempt", **ATTEMPT)] * 2, {("beforehand_attempts_total", "pay", "returned"): 2}),
+        ([span("verify", **LOOK)], {("beforehand_verifications_total", "absent", "pay"): 1}),
+        ([span("wait", **PAY), span("person", **PAY)], {}),
+        (
+            [span("chat", **ASKED)] * 3,
+            {
+                ("beforehand_model_calls_total", "answered", "m"): 3,
+                ("beforehand_model_tokens_total", "input", "m"): 9,
+                ("beforehand_model_tokens_total", "m", "output"): 12,
+            },
+        ),
+        ([span("chat", "refused")], {("beforehand_model_calls_total", "failed", "unknown"): 1}),
+    ],
+    ids=["attempt", "look", "waits", "answer", "no answer"],
+)
+def test_each_span_is_counted_as_what_it_stands_for(spans: list[SpanValue], expected: dict[tuple[str, ...], float]):
+    measured = Prometheus()
+    measured.ended(DRIVE, spans)
+    assert counted(measured) == expected
+
+
+def test_drives_commits_and_claims_are_counted():
+    measured = Prometheus()
+    for ending in (("completed", ""), ("completed", ""), ("stopped", "error"), ("lost", "LeaseLost"), ("", "")):
+        measured.released(DRIVE, 0, ending)
+    measured.forget(DRIVE)
+    measured.committed(0.003, 5)
+    measured.committed(0.5, 0)
+    measured.claimed_after(90.0)
+    assert counted(measured) == {
+        ("beforehand_drives_total", "completed"): 2, ("beforehand_drives_total", "stopped"): 1,
+        ("beforehand_drives_total", "lost"): 1, ("beforehand_drives_total", "released"): 1,
+        ("beforehand_commit_seconds_count",): 2, ("beforehand_commit_seconds_sum",): 0.503,
+        ("beforehand_commit_records_count",): 2, ("beforehand_commit_records_sum",): 5,
+        ("beforehand_claim_delay_seconds_count",): 1, ("beforehand_claim_delay_seconds_sum",): 90,
+    }  # fmt: skip
+    found = values(generate_latest(measured.registry))
+    assert [found["beforehand_commit_seconds_bucket", le] for le in ("0.002", "0.004", "0.256", "0.512")] == [
+        0,
+        1,
+        1,
+        2,
+    ]
+    assert [found["beforehand_commit_records_bucket", le] for le in ("0.0", "4.0", "8.0")] == [1, 1, 2]
+    assert [found["beforehand_claim_delay_seconds_bucket", le] for le in ("40.96", "163.84")] == [0, 1]
+
+
+@virtual
+async def test_gauges_show_what_this_process_does_and_which_tools_are_held_back(lab: Lab):
+    """A tool whose system is down, and a run that is driven meanwhile."""
+
+    @tool(
+        retry=Retry(attempts=100, elapsed=timedelta(hours=5), base=timedelta(milliseconds=1), cap=timedelta(seconds=2))
+    )
+    async def send(to: str) -> str:
+        raise NotSent("down")
+
+    @tool
+    async def other(to: str) -> str:
+        return to
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await other(name)
+        return await send(name)
+
+    measured = Prometheus()
+    async with lab.app(desk, tools=[send, other], telemetry=measured, hold_ms=10**9) as app:
+        idle = values(await measured.scrape(app.engine))
+        app.start(desk, "ann")
+        await lab.pass_time(seconds=40)
+        assert app.engine.breakers.wait_ms("send", retry=False) > 0
+        busy = values(await measured.scrape(app.engine))
+        most = (app.engine.settings.lease_ms - app.engine.settings.margin_ms) / 1000
+    for name, before, then in (("send", 0, 1), ("other", 0, 0)):
+        assert (idle["beforehand_breaker_open", name], busy["beforehand_breaker_open", name]) == (before, then)
+    assert (idle["beforehand_runs_driven",], busy["beforehand_runs_driven",]) == (0, 1)
+    assert busy["beforehand_runs", "desk", "running"] == 1
+    assert idle["beforehand_lease_margin_seconds",] == most
+    assert busy["beforehand_journal_age_seconds",] == 0
+
+
+@virtual
+async def test_findings_are_counted_by_their_rule_until_they_are_over(lab: Lab):
+    """Every rule has a sample, so that an alert finds the series before the first finding."""
+    measured = Prometheus()
+    async with lab.app(shop, telemetry=measured) as app:
+        for ids in (["no progress", "queue", "no progress again"], ["queue"]):
+            rules = [rule for one in ids for rule in RULES if one.startswith(rule)]
+            both = zip(ids, rules, strict=True)
+            found = [SilentFailure(rule, "shop", 1, "it says so", [], "", one, 1) for one, rule in both]
+            await record_findings(lab.journal, app.engine.outbox, found, lab.clock.wall_ms())
+            page = values(await measured.scrape(app.engine))
+            assert {rule: page["beforehand_findings", rule] for rule in RULES} == {
+                rule: rules.count(rule) for rule in RULES
+            }
+            await lab.pass_time(minutes=10)
