@@ -20,7 +20,11 @@ from beforehand import (
     current_operation,
     tool,
 )
+from beforehand.engine.shared_budgets import is_spent, uses_now, waiting_by_budget
+from beforehand.engine.tree_budgets import tree_budget
 from beforehand.errors import BudgetExceeded
+from beforehand.journal.port import BudgetUse
+from beforehand.model.money import BILLION
 from beforehand.model.shared_use import PREFIX, TREE
 from beforehand.policies import Budget, Retry, RunBudget
 from beforehand.queues.limits import DeclaredLimits, SharedBudget
@@ -307,3 +311,89 @@ async def test_calls_that_waited_for_their_turn_while_the_first_child_started_ar
     uses = {use.limit: use.used for use in await lab.journal.budget_uses({f"{PREFIX}tree-ann": TREE})}
     assert uses["model_calls"] == 12
     check_sums(lab)
+
+
+# --- what is shown of a budget, and when it is spent -------------------------------------------------------------------
+
+FULL: list[tuple[dict[str, Any], dict[str, int], bool]] = [
+    ({"tokens": 10}, {"tokens": 9}, False),
+    ({"tokens": 10}, {"tokens": 10}, True),
+    ({"tokens": 10}, {"tokens": 11}, True),
+    ({"tokens": 0}, {}, True),
+    ({"tokens": 10}, {"model_calls": 99}, False),  # it is counted, and has no limit
+    ({"tokens": 10, "model_calls": 2}, {"tokens": 10, "model_calls": 1}, True),  # no model can be called any more
+    ({"tokens": 10, "model_calls": 2}, {"tokens": 9, "model_calls": 2}, True),
+    ({"cost": "2 EUR"}, {"cost EUR": 2 * BILLION - 1}, False),
+    ({"cost": "2 EUR"}, {"cost EUR": 2 * BILLION}, True),
+    ({"effects": 1}, {"effects": 0}, False),
+    ({"effects": 1}, {"effects": 1}, True),
+    ({"tokens": 10, "effects": 1}, {"tokens": 10}, False),  # effects have room
+    ({"tokens": 10, "effects": 1}, {"effects": 1}, False),  # calls of models have room
+    ({"tokens": 10, "effects": 1}, {"tokens": 10, "effects": 1}, True),
+    ({"cost": "2 EUR", "effects": 1}, {"cost EUR": 2 * BILLION, "effects": 1}, True),
+]
+
+
+@pytest.mark.parametrize(("given", "used", "spent"), FULL, ids=str)
+@pytest.mark.parametrize("reserved", [0, 10**12])
+def test_a_budget_is_spent_once_it_has_no_room_for_any_call_that_it_limits(
+    given: dict[str, Any], used: dict[str, int], spent: bool, reserved: int
+):
+    """What calls in flight have reserved may be given back, so it makes no budget spent."""
+    budget = SharedBudget(**given)
+    uses = [BudgetUse("all", "2026-01-01", name, used.get(name, 0), reserved) for name in budget.counters]
+    assert is_spent(budget, uses) == spent
+
+
+@pytest.mark.parametrize("then", ["ask", "stop"])
+@pytest.mark.parametrize(
+    "limits_of_run",
+    [{"tokens": 1}, {"model_calls": 2}, {"effects": 3}, {"cost": "4 EUR"}, {"cost": "4 EUR", "unpriced": "0.50 EUR"}],
+    ids=str,
+)
+def test_a_tree_of_runs_has_the_limits_of_the_run_at_its_top_and_no_others(limits_of_run: dict[str, Any], then: Any):
+    budget = tree_budget(RunBudget(**limits_of_run, then=then))
+    assert budget == SharedBudget(**limits_of_run, then="stop" if then == "stop" else "wait")
+
+
+@virtual
+async def test_every_counter_of_a_budget_is_shown_for_its_own_day_whether_it_was_used_or_not(lab: Lab):
+    """It is half past eleven at night in London: in Berlin another day has begun."""
+
+    @tool(idempotency=Natural())
+    async def pay(name: str) -> str:
+        return name
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        await pay(name)
+
+    declared = DeclaredLimits(
+        budgets={
+            "london": SharedBudget(effects=1, zone="Europe/London"),
+            "berlin": SharedBudget(effects=9, tokens=5, cost="1 EUR", zone="Europe/Berlin"),
+            "no effects": SharedBudget(model_calls=1),
+            "of another agent": SharedBudget(agent="clerk", effects=1),
+        }
+    )
+    await lab.pass_time(hours=23, minutes=30)
+    async with lab.app(desk, queues=declared) as app:
+        assert await uses_now(lab.journal, DeclaredLimits(), lab.clock.wall_ms()) == {}
+        await app.run(desk, "ann")
+        for name in ("bob", "cat"):
+            with pytest.raises(RunSuspended):
+                await app.run(desk, name)
+        shown = await uses_now(lab.journal, declared, lab.clock.wall_ms())
+        waiting = await waiting_by_budget(lab.journal)
+    both = {name: {use.limit: (use.period, use.used, use.reserved) for use in uses} for name, uses in shown.items()}
+    none, of_berlin = ("2026-01-01", 0, 0), ("2026-01-02", 0, 0)
+    assert both == {
+        "london": {"tokens": none, "model_calls": none, "effects": ("2026-01-01", 1, 0)},
+        "berlin": {
+            "tokens": of_berlin, "model_calls": of_berlin, "cost EUR": of_berlin, "effects": ("2026-01-02", 1, 0),
+        },
+        "no effects": {"tokens": none, "model_calls": none},
+        "of another agent": {"tokens": none, "model_calls": none, "effects": none},
+    }  # fmt: skip
+    assert all(use.budget == name for name, uses in shown.items() for use in uses)
+    assert dict(waiting) == {"london": 2}
