@@ -142,10 +142,7 @@ class QueueTables:
         """The choice among the first `most` of each lane, beside those that are left out."""
         # A process whose lease is over is not gone for itself: it would take what it has just taken once more.
         gone = self._roll.gone_owners(database) - {request.worker}
-        left_behind = _left_behind(database, request, gone, self._roll.wall_ms())
-        lanes = [*self._waiting(database, request, most), *left_behind]
-        if not lanes:
-            return Choice()
+        lanes = [*self._waiting(database, request, most), *_left_behind(database, request, gone, self._roll.wall_ms())]
         keys = {(lane.queue, one.key) for lane in lanes for one in lane.waiting if one.key}
         shares = {(lane.queue, lane.tenant) for lane in lanes}
         snapshot = Snapshot(
@@ -204,10 +201,8 @@ def _left_behind(database: Database, request: TakeRequest, gone: Collection[str]
     for owner in gone:
         for found in database.rows(LEFT_BEHIND, (owner, wall_ms)):
             queue, agent, program, tenant, priority, begun = cast("tuple[str, str, str, str, int, int]", found[5:])
-            if not ((agent, program) in request.agents and (begun or queue not in request.newest.paused)):
-                continue
-            if waiting := _candidates([found[:5]], request.skip):
-                yield Lane(queue, agent, tenant, priority, waiting)
+            if (agent, program) in request.agents and (begun or queue not in request.newest.paused):
+                yield Lane(queue, agent, tenant, priority, _candidates([found[:5]], request.skip))
 
 
 def _candidates(found: list[tuple[Value, ...]], skip: Collection[str]) -> tuple[Candidate, ...]:
