@@ -213,7 +213,7 @@ class FollowedJournal:
             self._dropped += len(rows)
             rows = ()
         noted = self._queue.get(drive)
-        if noted is None and len(self._queue) < BACKLOG:
+        if noted is None and len(self._queue) < BACKLOG and (rows or over is not None):  # else all of it was left out
             noted = self._queue[drive] = _Noted([])
         if noted is not None:
             noted.rows += rows
@@ -285,9 +285,8 @@ class FollowedJournal:
 
     def _give_one(self, drive: Drive, noted: _Noted) -> None:
         spans = self._spans.get(drive)
-        if spans is None:
-            if noted.over is not None:  # nothing of it was given, or its end was; else its first records were left out
-                self._follower.forget(drive)
+        if spans is None:  # it is over, and nothing of it was given, or its end was
+            self._follower.forget(drive)
             return
         ended: list[SpanValue] = []
         for row, record in zip(noted.rows, decode_all(row.body for row in noted.rows), strict=True):
