@@ -127,8 +127,7 @@ class Breakers:
     async def _change(self, tool: str, *, failure: bool) -> None:
         for _ in range(3):
             state, stored = await self._read(tool)
-            now = self._clock.wall_ms()
-            before = present(state, now)
+            before = present(state, now := self._clock.wall_ms())
             after = after_failure(before, now) if failure else after_retry(before, now)
             if await self._write(tool, after, stored):
                 return

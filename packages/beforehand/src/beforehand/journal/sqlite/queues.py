@@ -143,6 +143,8 @@ class QueueTables:
         # A process whose lease is over is not gone for itself: it would take what it has just taken once more.
         gone = self._roll.gone_owners(database) - {request.worker}
         lanes = [*self._waiting(database, request, most), *_left_behind(database, request, gone, self._roll.wall_ms())]
+        if not lanes:
+            return Choice()
         keys = {(lane.queue, one.key) for lane in lanes for one in lane.waiting if one.key}
         shares = {(lane.queue, lane.tenant) for lane in lanes}
         snapshot = Snapshot(
@@ -155,12 +157,11 @@ class QueueTables:
 
     def _waiting(self, database: Database, request: TakeRequest, most: int) -> Iterator[Lane]:
         wall, most = self._roll.wall_ms(), most + len(request.skip)
-        paused = request.newest.paused
-        for queue in paused:
+        for queue in request.newest.paused:
             yield from _begun(database, request, queue, wall)
         for some in request.agents:
             for agent, program, queue, tenant, priority in _lanes(database, some):
-                if queue in paused:
+                if queue in request.newest.paused:
                     continue
                 found = database.rows(FIRST_IN_LANE, (agent, program, queue, tenant, priority, wall, most))
                 if waiting := _candidates(found, request.skip):
