@@ -276,7 +276,7 @@ def test_contents_are_attributes_where_they_are_wanted_and_nowhere_else(row: str
         (r.RunStoppedRecord(reason="failed", error="the text of a user"), ("stopped", "failed")),
         (r.RunUndone(by="ann"), ("undone", "")),
     ],
-    ids=str,
+    ids=["nothing", "completed", "suspended", "stopped", "undone"],
 )
 def test_a_run_ends_as_its_last_record_says(record: r.Record | None, ending: tuple[str, str]):
     spans = RunSpans("r-ann")
