@@ -94,9 +94,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes() -> None:
-    """In a fresh clone compile all tests once, before each worker would: that takes longer than to collect them."""
-    if any((ROOT / "tests" / "unit").rglob("__pycache__/*-pytest-*")):
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Before the whole suite runs in a fresh clone, compile it once: each worker would, for longer than it collects."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not whole or any((ROOT / "tests" / "unit").rglob("__pycache__/*-pytest-*")):
         return
     halves = ["tests/unit"], ["tests", "examples", "--ignore=tests/unit"]
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -69,12 +69,15 @@ def test_a_kill_at_every_point_changes_nothing(lives: Forks, tmp_path: Path, sce
     assert points["before_closing"] >= 2
     places = [(point, number) for point, times in sorted(points.items()) for number in range(1, times + 1)]
     assert len(places) > 20
+    kills = 0
     for point, number in pick(places, one_of_each(places)):
         begin(lives, scenario, place)
         if not struck(live(lives, scenario, place, point, number), point, number):
             continue
+        kills += 1
         assert live(lives, scenario, place) == 0, f"{scenario}: no process could go on after {point} {number}"
         assert world_of(place) == EXPECTED[scenario], f"{scenario}: killed at {point} {number}"
         said, _ = heard(place)
         same = said.split(";")[0][:6] == undisturbed[:6] if scenario != "undo" else said in {"aborted", "undone"}
         assert same, f"{scenario}: {said!r} was heard after {point} {number}"
+    assert kills > len(points) // 2, "most points are reached again"

@@ -202,8 +202,9 @@ def _left_behind(database: Database, request: TakeRequest, gone: Collection[str]
     for owner in gone:
         for found in database.rows(LEFT_BEHIND, (owner, wall_ms)):
             queue, agent, program, tenant, priority, begun = cast("tuple[str, str, str, str, int, int]", found[5:])
-            if (agent, program) in request.agents and (begun or queue not in request.newest.paused):
-                yield Lane(queue, agent, tenant, priority, _candidates([found[:5]], request.skip))
+            may_begin = (agent, program) in request.agents and (begun or queue not in request.newest.paused)
+            if may_begin and (waiting := _candidates([found[:5]], request.skip)):
+                yield Lane(queue, agent, tenant, priority, waiting)
 
 
 def _candidates(found: list[tuple[Value, ...]], skip: Collection[str]) -> tuple[Candidate, ...]:
