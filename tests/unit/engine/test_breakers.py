@@ -171,14 +171,14 @@ def test_what_a_clock_noted_that_was_set_back_since_holds_nothing_up():
     state = msgspec.structs.replace(state, tokens=0.0)
     assert breaker.wait_ms(state, ahead, retry=True) > 0
     assert breaker.wait_ms(state, 0, retry=True) == 0
-    assert breaker.present(state, 0) == breaker.CLOSED
+    assert breaker.credible(state, 0) == breaker.CLOSED
 
 
 def test_a_machine_whose_clock_is_a_little_behind_knows_the_longest_pause_of_another():
     state = breaker.CLOSED
     for _ in range(20):
         state = breaker.after_failure(state, 50_000)
-    assert breaker.present(state, 20_000) == state
+    assert breaker.credible(state, 20_000) == state
     assert breaker.wait_ms(state, 20_000, retry=False) == breaker.LONGEST_PAUSE_MS
 
 

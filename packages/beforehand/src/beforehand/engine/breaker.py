@@ -72,7 +72,7 @@ def tokens_now(state: BreakerState, now_ms: int) -> float:
     return min(BUCKET, state.tokens + max(0, now_ms - state.last_ms) * REFILL_PER_MS)
 
 
-def present(state: BreakerState, now_ms: int) -> BreakerState:
+def credible(state: BreakerState, now_ms: int) -> BreakerState:
     """The state; a closed breaker where a clock that was set back since has noted it."""
     ahead = max(state.last_ms, state.open_until_ms) > now_ms + 2 * LONGEST_PAUSE_MS  # a pause, and as much of error
     return CLOSED if ahead else state
@@ -80,7 +80,7 @@ def present(state: BreakerState, now_ms: int) -> BreakerState:
 
 def wait_ms(state: BreakerState, now_ms: int, *, retry: bool) -> int:
     """How long a new attempt has to wait: for the breaker, and a retry also for the bucket."""
-    state = present(state, now_ms)
+    state = credible(state, now_ms)
     wait = max(0, min(state.open_until_ms - now_ms, LONGEST_PAUSE_MS))
     if retry and (short := 1 - tokens_now(state, now_ms)) > 0:
         wait = max(wait, int(short / REFILL_PER_MS) + 1)
@@ -127,7 +127,7 @@ class Breakers:
     async def _change(self, tool: str, *, failure: bool) -> None:
         for _ in range(3):
             state, stored = await self._read(tool)
-            before = present(state, now := self._clock.wall_ms())
+            before = credible(state, now := self._clock.wall_ms())
             after = after_failure(before, now) if failure else after_retry(before, now)
             if await self._write(tool, after, stored):
                 return

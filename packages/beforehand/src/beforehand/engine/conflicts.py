@@ -17,14 +17,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.engine.operation_driver import (
-    ClaimHolder,
-    ClaimNote,
-    ClaimState,
-    LedgerFindings,
-    decoded,
-    intent_of,
-)
+from beforehand.engine.operation_driver import ClaimHolder, ClaimNote, ClaimState, LedgerFindings, decoded, intent_of
 from beforehand.errors import ArgumentError, Unreadable
 from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import LedgerEntry, Post
@@ -89,7 +82,7 @@ async def find_other_effect(driver: OperationDriver) -> None:
         journal=log.process.journal,
         claim_wait_ms=log.process.settings.claim_wait_ms,
         now=log.now,
-        ancestors=_ANCESTORS.setdefault(log, {}),
+        ancestors=_ANCESTORS.setdefault(log, {}) if log.history.lifecycle.forked_from else {},
     )
     driver.found.ledger = await find_conflict(claimant, driver.found.ledger, partial(_things, driver))
 
@@ -97,7 +90,7 @@ async def find_other_effect(driver: OperationDriver) -> None:
 async def find_conflict(
     claimant: Claimant, before: LedgerFindings, things: Callable[[], Iterable[str]] = tuple
 ) -> LedgerFindings:
-    """Look for effects that this one conflicts with: the first one becomes `other`. `before` was found last time.
+    """Look for effects that this one conflicts with: the first one becomes `other`. `before` came of the last search.
 
     These are pending effects about the same thing, the holder of the business key, an earlier write with the same
     `once` parameters, and a write that a fork would repeat. `things` are those that its arguments name; it is called
@@ -107,21 +100,21 @@ async def find_conflict(
     if claimant.operation.attempts:
         return before
     since = claimant.now().up if before.waiting_since is None else before.waiting_since
-    found = replace(before, other=None, holder=None, things_taken=None, waiting_since=since)
+    findings = replace(before, other=None, holder=None, things_taken=None, waiting_since=since)
     if claimant.contract is not None and not intent.serves:
         notes = list[LedgerEntry]()
         if intent.thing:
             notes = await claimant.journal.entries(thing_stream(intent.tool, intent.thing))
-            found = replace(found, things_taken=sum(read(note, PendingNote).state == "taken" for note in notes))
+            findings = replace(findings, things_taken=sum(read(note, PendingNote).state == "taken" for note in notes))
         if not intent.again and (pending := await find_pending(claimant, notes, things)) is not None:
-            return replace(found, other=replace(pending, waited_out=_waited_out(claimant, pending.source, since)))
+            return replace(findings, other=replace(pending, waited_out=_waited_out(claimant, pending.source, since)))
     if intent.claim:
-        found = await _find_claim(claimant, found, since)
-    if found.other is None and intent.words:
-        found = await _find_repeat(claimant, found, since)
-    if found.other is None and claimant.history.lifecycle.forked_from:
-        found = replace(found, other=await find_ancestor_write(claimant))
-    return found
+        findings = await _find_claim(claimant, findings, since)
+    if findings.other is None and intent.words:
+        findings = await _find_repeat(claimant, findings, since)
+    if findings.other is None and claimant.history.lifecycle.forked_from:
+        findings = replace(findings, other=await find_ancestor_write(claimant))
+    return findings
 
 
 def _conflict_with(claimant: Claimant, by: Literal["claim", "guard"], holder: ClaimHolder, since: int) -> OtherEffect:
@@ -166,20 +159,20 @@ def _waited_ms(claimant: Claimant, since: int) -> int:
 
 def taking_posts(driver: OperationDriver) -> tuple[Post, ...]:
     """The ledger entries that go with the first attempt."""
-    intent, found = intent_of(driver), driver.found.ledger
+    intent, findings = intent_of(driver), driver.found.ledger
     if driver.operation.attempts or not driver.journaled:
         return ()
     posts: list[Post] = []
-    if intent.claim and found.taking is not None:
+    if intent.claim and findings.taking is not None:
         note = ClaimNote(driver.id, intent.digest, "taken", intent.generation, intent.outside)
         posts.append(Post(claim_stream(intent.tool, intent.claim), f"{intent.generation}/taken", written(note)))
     if intent.words:  # of several writes that know of equally many earlier ones, the ledger accepts one
-        key = f"{driver.id}/taken" if found.after is None else f"after {found.after}"
+        key = f"{driver.id}/taken" if findings.after is None else f"after {findings.after}"
         note = ClaimNote(driver.id, intent.digest, "taken")
         posts.append(Post(repeat_stream(intent.tool, intent.words), key, written(note)))
     if intent.thing:
-        alone = intent.again or found.things_taken is None
-        key = f"{driver.id}/taken" if alone else f"after {found.things_taken}"
+        alone = intent.again or findings.things_taken is None
+        key = f"{driver.id}/taken" if alone else f"after {findings.things_taken}"
         posts.append(Post(thing_stream(intent.tool, intent.thing), key, written(PendingNote(driver.id, "taken"))))
     return tuple(posts)
 
@@ -215,20 +208,20 @@ def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
 # effect is proven not to exist, so that a released claim is retried under the key that the system already knows.
 
 
-async def _find_claim(claimant: Claimant, found: LedgerFindings, since: int) -> LedgerFindings:
+async def _find_claim(claimant: Claimant, findings: LedgerFindings, since: int) -> LedgerFindings:
     intent = claimant.operation.intent
     entries = await claimant.journal.entries(claim_stream(intent.tool, intent.claim))
     holder = last_holder(entries)
     if holder is not None and holder.stands:
         if holder.note.operation == claimant.id:  # it was taken when the effect was held; a second taking is refused
-            return replace(found, holder=holder, taking=None)
+            return replace(findings, holder=holder, taking=None)
         other = _conflict_with(claimant, "claim", holder, since)
-        return replace(found, holder=holder, other=replace(other, mismatch=holder.note.digest != intent.digest))
+        return replace(findings, holder=holder, other=replace(other, mismatch=holder.note.digest != intent.digest))
     taking = next_claim(holder)
     now_ms = claimant.now().wall
     first_ms = min((entry.at_ms for entry in entries if read(entry, ClaimNote).outside == taking[1]), default=now_ms)
     age_ms = max(0, now_ms - first_ms)  # since the outside key was first used
-    return replace(found, holder=holder, taking=taking, key_age_ms=age_ms)
+    return replace(findings, holder=holder, taking=taking, key_age_ms=age_ms)
 
 
 def claim_stream(tool: str, business_key: str) -> str:
@@ -276,20 +269,20 @@ def _said_by(state: OperationState) -> str:
 # run.
 
 
-async def _find_repeat(claimant: Claimant, found: LedgerFindings, since: int) -> LedgerFindings:
+async def _find_repeat(claimant: Claimant, findings: LedgerFindings, since: int) -> LedgerFindings:
     """Find an earlier write that a call of a model repeats. Calls in agent code are deliberate and not checked."""
     intent, contract = claimant.operation.intent, claimant.contract
     once = None if contract is None else contract.once
     if once is None or intent.origin != "model" or once.then == "allow":
-        return found
+        return findings
     entries = await claimant.journal.entries(repeat_stream(intent.tool, intent.words))
     within = milliseconds(once.within) if once.within is not None else None
-    found = replace(found, after=sum(read(entry, ClaimNote).state == "taken" for entry in entries))
+    findings = replace(findings, after=sum(read(entry, ClaimNote).state == "taken" for entry in entries))
     holder = last_write(entries, claimant.id, within, claimant.now().wall)
     if holder is None or not holder.stands or (holder.note.digest != intent.digest and not once.reworded):
-        return found
+        return findings
     other = _conflict_with(claimant, "guard", holder, since)
-    return replace(found, holder=holder, other=replace(other, then=once.then))
+    return replace(findings, holder=holder, other=replace(other, then=once.then))
 
 
 def repeat_stream(tool: str, words: str) -> str:
