@@ -185,7 +185,8 @@ class Queues:
                 LIMITS, f"run {now.run} got a slot while its key {now.about} is held by as many runs as may hold it"
             )
         ready = before.ready_ms
-        if before.owner is None and (ready is None or ready > wall):
+        lost = before.owner is not None and before.status != "queued"  # one that has not begun begins at its moment
+        if not lost and (ready is None or ready > wall):
             self._broken(ORDER, f"run {now.run} got a slot at {wall}, but is not ready before {ready}")
         for other in self._others(before, now.owner, counts, wall):
             self._compare(other, before, counts)
@@ -320,7 +321,8 @@ class Queues:
             self._broken(ORDER, f"{chosen.run} got a slot before {other.run}, which was before it by priority and age")
 
     def _place(self, line: Line) -> int:
-        ready = line.ready_ms if line.owner is None else line.updated_ms
+        lost = line.owner is not None and line.status != "queued"  # its process is gone; one not begun keeps its place
+        ready = line.updated_ms if lost else line.ready_ms
         assert ready is not None, line
         return ready - line.priority * self._limits.queue(line.queue).ageing_ms
 
