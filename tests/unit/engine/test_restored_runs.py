@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from beforehand import (
     DidNotHappen,
+    Happened,
     Key,
     NotSent,
     Operation,
@@ -31,7 +32,7 @@ from tests.unit.engine.lab import Lab, virtual
 
 def restored(lab: Lab) -> None:
     """An operator said that an old copy is to be used."""
-    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    lab.journal.identity = replace(lab.journal.identity, incarnation="2", trust="doubtful", reason="an operator")
 
 
 @virtual
@@ -88,6 +89,39 @@ async def test_a_window_of_an_old_journal_does_not_begin_anew_with_each_rest(lab
         await lab.pass_time(minutes=5)
         assert (await app.service.row("r-ann")).status == "completed"
     assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_what_was_read_before_a_backup_says_nothing_of_what_was_sent_after_it(lab: Lab):
+    """The copy knows that nothing was there and that the tool was paused. It was sent after that, and this is lost."""
+    readings: list[int] = []
+
+    @tool
+    async def mail(to: str) -> str:
+        lab.sent.append(to)
+        return f"to {to}"
+
+    @mail.verify(settle_window=timedelta(0), check_first=True)
+    async def in_sent_mail(operation: Operation[str], to: str) -> Verdict[str]:
+        readings.append(len(lab.sent))
+        return Happened("in the folder") if to in lab.sent else DidNotHappen()
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        return await mail(name)
+
+    async with lab.app(desk) as app:
+        await app.service.pause_tool("mail", by="bea")
+        with pytest.raises(RunSuspended, match="paused"):
+            await app.run(desk, "ann")
+        await app.service.unpause_tool("mail", by="bea")
+    assert readings == [0], "it was read, and the pause came after that"
+    lab.sent.append("ann")  # by the process that the copy does not know
+    restored(lab)
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "in the folder"
+    assert lab.sent == ["ann"]
+    assert readings == [0, 1]
 
 
 @virtual

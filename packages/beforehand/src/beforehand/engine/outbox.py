@@ -115,7 +115,7 @@ async def begin_asleep(process: Process, run: str, given: Input, agent: str = AG
     now, wall = process.journal.now(), process.environment.clock.wall_ms()
     records: tuple[r.Record, ...] = (
         r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
-        r.Claimed(worker=process.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms),
+        process.claim(),
         r.RunSuspendedRecord(reason="to be sent", at=wall, up=now.ms),
     )
     change = RunChange("suspended", "to be sent", wall, release=True)

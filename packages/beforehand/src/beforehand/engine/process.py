@@ -37,6 +37,7 @@ from beforehand.journal.port import (
     Worker,
     Write,
 )
+from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.model.secret import resolver_from
 from beforehand.model.usage import PriceSource
@@ -154,6 +155,14 @@ class Process:
     def wall_ms(self) -> int:
         """The wall clock."""
         return self.environment.clock.wall_ms()
+
+    def claim(self, token: int = 1, number: int = 1) -> r.Claimed:
+        """The record with which this process takes a run."""
+        worker, now, identity = self.worker.id, self.journal.now(), self.identity
+        restored = "" if identity.trust == "trusted" else identity.incarnation
+        return r.Claimed(
+            worker=worker, token=token, boot=now.boot, number=number, restored=restored, at=self.wall_ms(), up=now.ms
+        )
 
     def deadline_of(self, history: RunHistory) -> int | None:
         """The wall clock at which the run's time is over: its own, or that of the run that started it."""

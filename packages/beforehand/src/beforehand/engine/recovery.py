@@ -31,7 +31,6 @@ from beforehand.engine.waiting import schedule
 from beforehand.errors import BeforehandError, LedgerTaken, RunBusy
 from beforehand.journal.port import LeaseGranted, RunChange, RunRow
 from beforehand.journal.run_log import RunLog, genesis
-from beforehand.model import records as r
 from beforehand.model.decision import moves as m
 from beforehand.model.system import is_system
 
@@ -245,9 +244,7 @@ async def _verify_once(engine: Engine, claimed: LeaseGranted) -> StoppedRunVerif
         await log.append((), unchanged_listing(row, engine.environment.clock.wall_ms()))
         return StoppedRunVerified(run)
     active.evict("it has stopped")
-    token, boot = claimed.lease.token, engine.journal.now().boot
-    number = history.ownership.number_of_claim + 1
-    active.log.buffer(r.Claimed(worker=engine.worker.id, token=token, boot=boot, number=number, **active.log.stamp()))
+    active.log.buffer(engine.claim(claimed.lease.token, history.ownership.number_of_claim + 1))
     await take_commands(active)
     before = {operation.step for operation in history.open_operations()}
     if history.lifecycle.status == "stopped":

@@ -43,7 +43,7 @@ def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.Ru
         at=wall,
         up=now.ms,
     )
-    return started, r.Claimed(worker=engine.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms)
+    return started, engine.claim()
 
 
 def traced(engine: Process, run: str, started: r.RunStarted | None, claim: r.Claimed, before: str = "") -> r.Claimed:
@@ -184,15 +184,8 @@ async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) ->
     """
     engine, history = active.process, active.history
     assert claimed.last is not None, "a run is stored together with its first records"
-    claim = r.Claimed(
-        worker=engine.worker.id,
-        token=active.lease.token,
-        boot=engine.journal.now().boot,
-        number=number,
-        **active.log.stamp(),
-    )
     before = next(reversed(history.ownership.owners.values())).trace if history.ownership.owners else ""
-    claim = traced(engine, history.run, history.lifecycle.started, claim, before)
+    claim = traced(engine, history.run, history.lifecycle.started, engine.claim(active.lease.token, number), before)
     suspicious = bool(history.ownership.unended) or claimed.lease.token > claimed.last.token + 1
     active.log.buffer(claim)
     if suspicious:

@@ -175,6 +175,8 @@ class Ownership(msgspec.Struct, eq=False):
     """The claims since the run last made progress."""
     unended: tuple[r.Claimed, ...] = ()
     """The claims that did not end in order. Progress ends none of them: a run may record a step, and then kill."""
+    restored: str = ""
+    """As the last claim has it."""
 
     @property
     def number_of_claim(self) -> int:
@@ -183,7 +185,7 @@ class Ownership(msgspec.Struct, eq=False):
 
     def claim(self, record: r.Claimed) -> None:
         """A process takes the run."""
-        self.owners[record.token] = record
+        self.owners[record.token], self.restored = record, record.restored
         if record.boot != self.boot:
             self.boot, self.boot_up = record.boot, record.up
         self.fruitless += (record,)
@@ -767,6 +769,13 @@ class RunHistory:
             case _:
                 self._change_state(record)
 
+    def _claim(self, record: r.Claimed) -> None:
+        """A process takes the run. What was read before a restore says nothing of what the restore forgot."""
+        if record.restored != self.ownership.restored:
+            for one in self.open_operations():
+                self.operations[one.step] = replace(one, verification=one.verification.after_restore())
+        self.ownership.claim(record)
+
     def _change_state(self, record: r.RunRecord) -> None:
         """A record that moves the run from one state to another."""
         lifecycle = self.lifecycle
@@ -775,7 +784,7 @@ class RunHistory:
                 lifecycle.started, lifecycle.status = record, "queued" if record.queue else "running"
                 self.budget = None if record.budget is None else BudgetState(record.budget)
             case r.Claimed():
-                self.ownership.claim(record)
+                self._claim(record)
                 if self.budget is not None:
                     self.budget.take(record)
                 lifecycle.status = "running" if lifecycle.status in {"queued", "suspended"} else lifecycle.status

@@ -59,7 +59,8 @@ class RunStarted(Stamped, frozen=True):
 class Claimed(Stamped, frozen=True):
     """A worker took the lease. `boot` names the clock of every `up` that follows.
 
-    `trace` is the trace context of what this worker does with the run, if the run is traced.
+    `trace` is the trace context of what this worker does with the run, if the run is traced. `restored` is the
+    incarnation of a journal that may have forgotten records; empty where it is trusted.
     """
 
     worker: str
@@ -67,6 +68,7 @@ class Claimed(Stamped, frozen=True):
     boot: str
     number: int = 1  # owners since one ended in order, including this one, without those known to live or told to end
     trace: str = ""
+    restored: str = ""
 
 
 class ContractStored(Stamped, frozen=True):
