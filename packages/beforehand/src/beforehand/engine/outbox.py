@@ -115,7 +115,7 @@ async def begin_asleep(process: Process, run: str, given: Input, agent: str = AG
     now, wall = process.journal.now(), process.environment.clock.wall_ms()
     records: tuple[r.Record, ...] = (
         r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
-        process.claim(),
+        process.claim(now, wall),
         r.RunSuspendedRecord(reason="to be sent", at=wall, up=now.ms),
     )
     change = RunChange("suspended", "to be sent", wall, release=True)

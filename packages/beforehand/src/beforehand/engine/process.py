@@ -26,6 +26,7 @@ from beforehand.journal.entry_codec import read, readable, set_aside, written
 from beforehand.journal.port import (
     Busy,
     Identity,
+    Instant,
     Journal,
     Lease,
     LeaseGranted,
@@ -156,12 +157,12 @@ class Process:
         """The wall clock."""
         return self.environment.clock.wall_ms()
 
-    def claim(self, token: int = 1, number: int = 1) -> r.Claimed:
+    def claim(self, now: Instant, wall_ms: int, token: int = 1, number: int = 1) -> r.Claimed:
         """The record with which this process takes a run."""
-        worker, now, identity = self.worker.id, self.journal.now(), self.identity
+        worker, identity = self.worker.id, self.identity
         restored = "" if identity.trust == "trusted" else identity.incarnation
         return r.Claimed(
-            worker=worker, token=token, boot=now.boot, number=number, restored=restored, at=self.wall_ms(), up=now.ms
+            worker=worker, token=token, boot=now.boot, number=number, restored=restored, at=wall_ms, up=now.ms
         )
 
     def deadline_of(self, history: RunHistory) -> int | None:

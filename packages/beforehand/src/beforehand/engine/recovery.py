@@ -244,7 +244,8 @@ async def _verify_once(engine: Engine, claimed: LeaseGranted) -> StoppedRunVerif
         await log.append((), unchanged_listing(row, engine.environment.clock.wall_ms()))
         return StoppedRunVerified(run)
     active.evict("it has stopped")
-    active.log.buffer(engine.claim(claimed.lease.token, history.ownership.number_of_claim + 1))
+    number = history.ownership.number_of_claim + 1
+    active.log.buffer(engine.claim(engine.journal.now(), engine.wall_ms(), claimed.lease.token, number))
     await take_commands(active)
     before = {operation.step for operation in history.open_operations()}
     if history.lifecycle.status == "stopped":

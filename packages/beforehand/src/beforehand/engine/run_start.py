@@ -43,7 +43,7 @@ def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.Ru
         at=wall,
         up=now.ms,
     )
-    return started, engine.claim()
+    return started, engine.claim(now, wall)
 
 
 def traced(engine: Process, run: str, started: r.RunStarted | None, claim: r.Claimed, before: str = "") -> r.Claimed:
@@ -185,7 +185,8 @@ async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) ->
     engine, history = active.process, active.history
     assert claimed.last is not None, "a run is stored together with its first records"
     before = next(reversed(history.ownership.owners.values())).trace if history.ownership.owners else ""
-    claim = traced(engine, history.run, history.lifecycle.started, engine.claim(active.lease.token, number), before)
+    claim = engine.claim(engine.journal.now(), engine.wall_ms(), active.lease.token, number)
+    claim = traced(engine, history.run, history.lifecycle.started, claim, before)
     suspicious = bool(history.ownership.unended) or claimed.lease.token > claimed.last.token + 1
     active.log.buffer(claim)
     if suspicious:

@@ -183,8 +183,12 @@ class Ownership(msgspec.Struct, eq=False):
         """How many processes this run may have killed, the present one included; 0 where no process drives it."""
         return self.unended[-1].number if self.unended else 0
 
-    def claim(self, record: r.Claimed) -> None:
-        """A process takes the run."""
+    def claim(self, record: r.Claimed, operations: dict[str, OperationState]) -> None:
+        """A process takes the run. What was read before a restore says nothing of what the restore forgot."""
+        if record.restored != self.restored:
+            for step, operation in operations.items():
+                if operation.phase not in FINAL:
+                    operations[step] = replace(operation, verification=operation.verification.after_restore())
         self.owners[record.token], self.restored = record, record.restored
         if record.boot != self.boot:
             self.boot, self.boot_up = record.boot, record.up
@@ -769,13 +773,6 @@ class RunHistory:
             case _:
                 self._change_state(record)
 
-    def _claim(self, record: r.Claimed) -> None:
-        """A process takes the run. What was read before a restore says nothing of what the restore forgot."""
-        if record.restored != self.ownership.restored:
-            for one in self.open_operations():
-                self.operations[one.step] = replace(one, verification=one.verification.after_restore())
-        self.ownership.claim(record)
-
     def _change_state(self, record: r.RunRecord) -> None:
         """A record that moves the run from one state to another."""
         lifecycle = self.lifecycle
@@ -784,7 +781,7 @@ class RunHistory:
                 lifecycle.started, lifecycle.status = record, "queued" if record.queue else "running"
                 self.budget = None if record.budget is None else BudgetState(record.budget)
             case r.Claimed():
-                self._claim(record)
+                self.ownership.claim(record, self.operations)
                 if self.budget is not None:
                     self.budget.take(record)
                 lifecycle.status = "running" if lifecycle.status in {"queued", "suspended"} else lifecycle.status

@@ -50,6 +50,7 @@ class JournalFile:
         self._calm: tuple[int, int, int] | None = None  # the last mark at which no process was committing
         self._anchored: Head | None = None  # the head that the anchor was last compared with as a whole
         self._missing = 0  # rows that the log lacked when it was confirmed
+        self._is_grown = False
         self._written_pages = 0.0  # estimated, since the last checkpoint
         self._page_scale = 1.0  # what the last checkpoint found, over what was estimated
 
@@ -260,6 +261,13 @@ class JournalFile:
     @property
     def wants_checkpoint(self) -> bool:
         return self._written_pages * self._page_scale >= CHECKPOINT_PAGES
+
+    def grow_log(self) -> None:
+        """Let the log have its full size, if it can: where the disk is full, commits will say so."""
+        if self._files is not None and self._files.wal and not self._is_grown:
+            self._is_grown = True
+            with contextlib.suppress(OSError):
+                opening.grow_log(self.settings.path)
 
     def checkpoint(self) -> None:
         """Copy the log into the file. SQLite could do it by itself, but would hide a failed sync."""

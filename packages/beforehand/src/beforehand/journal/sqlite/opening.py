@@ -19,7 +19,7 @@ from beforehand.journal import host
 from beforehand.journal.host import HostFacts, this_host
 from beforehand.journal.port import Identity, Trust
 from beforehand.journal.sqlite import anchor, heads, schema
-from beforehand.journal.sqlite.driver import Connect, Database, StandardDatabase, application_of
+from beforehand.journal.sqlite.driver import Connect, Database, StandardDatabase, application_of, sidecar
 from beforehand.journal.sqlite.failures import LOCK_LIMIT_S
 from beforehand.journal.sqlite.schema import Migration
 from beforehand.model.heads import Head
@@ -106,7 +106,6 @@ def open_files(settings: FileSettings) -> Connections:
             writer.rows(f"pragma {pragma}")
         if wal:
             writer.rows("pragma synchronous = full")
-            _grow_log(writer, path)
         reader = settings.parts.connect(path, True)
         reader.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
         identity = read_identity(reader, settings, _notices(reader, wal=wal))
@@ -227,23 +226,18 @@ def _switch_mode(writer: Database, settings: FileSettings) -> Mode:
     return _MODES[str(current)]
 
 
-def _grow_log(writer: Database, path: Path) -> None:
-    """Let the log have its full size from the start: syncing a file that grows takes twice as long.
+def grow_log(path: Path) -> None:
+    """Let the log have its full size: syncing a file that grows takes twice as long. Raises `OSError`.
 
     SQLite stops reading a log at the first frame that is not its own, so zeros at the end are nothing.
     """
-    writer.rows("select 1 from meta limit 1")  # opens the log
-    log = path.with_name(path.name + "-wal")
-    missing = _GROWN_LOG - log.stat().st_size
-    if missing <= 0:
-        return
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    descriptor = os.open(sidecar(path, "-wal"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
-        os.write(descriptor, bytes(missing))
-        host.sync(descriptor)
+        if (missing := _GROWN_LOG - os.fstat(descriptor).st_size) > 0:
+            os.write(descriptor, bytes(missing))
+            host.sync(descriptor)
     finally:
         os.close(descriptor)
-    anchor.sync_directory(path.absolute().parent)
 
 
 def end_of(database: Database) -> Head:
