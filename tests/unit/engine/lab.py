@@ -64,8 +64,8 @@ class Process:
         self.awake.set()
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self.journal, name)
         if name not in _ASYNC:
+            method = getattr(self.journal, name)
             return method if not self.dead or name == "now" else lambda *_: None
 
         async def call(*args: Any, **kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ class Process:
                 await asyncio.get_running_loop().create_future()
             await self.awake.wait()
             try:
-                return await method(*args, **kwargs)
+                return await getattr(self.journal, name)(*args, **kwargs)
             finally:
                 await self.awake.wait()
                 if self.lag_s:
@@ -81,6 +81,7 @@ class Process:
                     if self.dead:
                         await asyncio.get_running_loop().create_future()
 
+        self.__dict__[name] = call
         return call
 
     async def open(self) -> Identity:
