@@ -127,6 +127,7 @@ def _pytest(budget: Budget, seed: int, arguments: list[str]) -> tuple[int | None
             f"--hypothesis-seed={seed}",
             f"--until={budget.until}",
         ]
+        command += ["-o", "faulthandler_exit_on_timeout=false"]  # a test in depth may take as long as the part has
         command += [f"--progress-file={told}", "-n", "auto", "--dist", "worksteal", "-rfE", "--no-header", *arguments]
         status = _run(command, budget.end, BEFOREHAND_SEED=str(seed)).status
         return status, _outcomes(told.read_text(encoding="utf-8").splitlines() if told.exists() else ())
