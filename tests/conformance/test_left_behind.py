@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.journal.port import LeaseGranted, QueuePlace, RunChange, TakeRequest, Write
+from beforehand.journal.port import LeaseGranted, QueuePlace, QueueState, RunChange, TakeRequest, Write
 from beforehand.queues.limits import Declaration
 from beforehand.testing.conformance import JournalConformance
 from beforehand.testing.queue_conformance import (
@@ -54,9 +54,13 @@ def test_what_a_process_that_is_gone_held_is_taken_by_another_one_once(
             await end(journal, "held", change)
         assert await names(journal, "alice", 9) == ["held"]
         assert await taken("bob") == [], "its process lives"
+        assert await journal.queues() == [QueueState("mail", 0, 1)]
+        since = (await journal.runs())[0].updated_ms
         await journal.beat(ALICE, OVER_MS)
         await journal.beat(BOB, LONG_MS)
+        assert await journal.queues() == [QueueState("mail", 0, 0, since, AGENTS)], "it is ready, and waits for a slot"
         assert await taken("bob") == ["held"]
+        assert await journal.queues() == [QueueState("mail", 0, 1)]
         assert await taken("carol") == []
         await journal.close()
 

@@ -7,10 +7,10 @@ with the lanes (agents, queues, tenants and priorities that wait) and with what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from beforehand.journal.backend_rules import limits_changed, queue_draining, queue_full
 from beforehand.journal.port import AgentKey, LeaseGranted, QueuePlace, QueueState, TakeRequest
@@ -91,7 +91,7 @@ class QueueTables:
 
         Runs whose key is taken count, too: the first of a lane hide those behind them until `take` has marked them.
         """
-        chosen = self._chosen(database, msgspec.structs.replace(request, room=1))
+        chosen = self._chosen(database, replace(request, room=1))
         return bool(chosen.start or chosen.behind)
 
     def take(self, database: Database, request: TakeRequest) -> list[LeaseGranted]:
@@ -104,7 +104,7 @@ class QueueTables:
         marked = 0
         while (room := request.room - len(started)) > 0:
             # Twice as many rows each time: however many runs wait behind one key, marking them takes few rounds.
-            chosen = self._chosen(database, msgspec.structs.replace(request, room=room), room + marked)
+            chosen = self._chosen(database, replace(request, room=room), room + marked)
             marked += len(chosen.behind)
             for row in chosen.behind:  # out of their lane until a holder of their key ends: they hide nothing in it
                 database.change("update run set behind = 1 where id = ?", (row,))
@@ -113,8 +113,7 @@ class QueueTables:
                 ((name,),) = database.rows(_START, (request.worker, wall, wall, row))
                 line = find(database, str(name))
                 assert line is not None
-                lease = granted(database, line, request.worker)
-                started.append(msgspec.structs.replace(lease, slot=True, ready_ms=ready))
+                started.append(replace(granted(database, line, request.worker), slot=True, ready_ms=ready))
             if not chosen.behind:
                 break
         return started
@@ -122,16 +121,17 @@ class QueueTables:
     def states(self, database: Database) -> list[QueueState]:
         """Every queue in which a run waits or is driven."""
         waiting = {str(name): cast("int", n) for name, n in database.rows("select name, waiting from queue")}
-        running, oldest, wall = Counter[str](), dict[str, int](), self._roll.wall_ms()
-        agents: dict[str, dict[AgentKey, None]] = {}
-        for (queue, _, _), count in self._driven(database, self._roll.gone_owners(database)).items():
+        running, oldest, agents = Counter[str](), dict[str, int](), dict[str, dict[AgentKey, None]]()
+        gone, wall = self._roll.gone_owners(database), self._roll.wall_ms()
+        for (queue, _, _), count in self._driven(database, gone).items():
             running[queue] += count
-        for lane in _lanes(database):
-            ((ready,),) = database.rows(OLDEST, lane)
-            if ready is not None:
-                oldest[lane[2]] = min(int(ready), oldest.get(lane[2], int(ready)))
-                if int(ready) <= wall:
-                    agents.setdefault(lane[2], {})[lane[0], lane[1]] = None
+        ready: list[Sequence[Value]] = [(*database.rows(OLDEST, lane)[0], *lane[:3]) for lane in _lanes(database)]
+        ready += [one[1:2] + one[6:8] + one[5:6] for owner in gone for one in database.rows(LEFT_BEHIND, (owner, wall))]
+        for since, agent, program, queue in cast("list[tuple[int | None, str, str, str]]", ready):
+            if since is not None:
+                oldest[queue] = min(since, oldest.get(queue, since))
+                if since <= wall:
+                    agents.setdefault(queue, {})[agent, program] = None
         names = sorted({*running, *oldest, *(name for name, number in waiting.items() if number)})
         return [
             QueueState(name, waiting.get(name, 0), running[name], oldest.get(name), tuple(agents.get(name, ())))
