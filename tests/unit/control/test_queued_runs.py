@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from msgspec.structs import replace
 from beforehand import Beforehand, Run, agent
 from beforehand.control.queues import steer_queue
 from beforehand.control.schedules import Scheduler, declare_schedules
-from beforehand.engine.queueing import take_slots
-from beforehand.errors import ParameterMismatch, RunQueued, UsageError
-from beforehand.journal.port import QueuePlace
+from beforehand.engine.queueing import needs_slot, take_slots
+from beforehand.errors import JournalUnavailable, ParameterMismatch, RunQueued, UsageError
+from beforehand.journal.port import Lease, LeaseGranted, QueuePlace, RunRow
 from beforehand.model import records as r
 from beforehand.policies import RunBudget
 from beforehand.queues.firing_times import Schedule
@@ -229,7 +230,7 @@ async def test_who_drives_a_run_that_waits_is_told_for_what(lab: Lab, word: Any)
             await app.drive("ticket-a")
         (line,) = await lab.journal.runs()
     paused = word == "pause"
-    assert waits.value.message == "run ticket-a waits in the queue default for a slot"
+    assert (waits.value.run, waits.value.message) == ("ticket-a", "run ticket-a waits in the queue default for a slot")
     assert waits.value.known == (
         "it is stored; the queue is paused by ann: we move" if paused
         else "it is stored, and a worker starts it when the limits of the queue permit"
@@ -250,6 +251,53 @@ async def test_no_slot_is_taken_without_room_or_before_limits_are_read(lab: Lab)
         (row,) = await take_slots(app.engine, 1, ())
         assert (row.run, row.status) == ("ticket-a", "running")
         assert (await app.drive("ticket-a")).status == "completed"
+
+
+@pytest.mark.parametrize("queue", ["mail", ""])
+@pytest.mark.parametrize("slot", [True, False])
+@pytest.mark.parametrize("status", ["running", "suspended", "halted", "completed", "stopped", "undone"])
+def test_a_run_of_a_queue_goes_on_with_a_slot_and_ends_without_one(queue: str, slot: bool, status: Any):
+    row = RunRow("r", 1, "desk", "", "running", "", None, b"[]", 1, "w", 0, 0, queue)
+    history: Any = SimpleNamespace(lifecycle=SimpleNamespace(status=status))
+    needs = needs_slot(LeaseGranted(Lease("r", 1, 1, "w"), row, None, slot=slot), history)
+    assert needs == (queue == "mail" and not slot and status in {"running", "suspended", "halted"})
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["the answer was lost", "nothing was taken"])
+@virtual
+async def test_the_look_after_a_failed_one_gives_back_what_that_has_taken_and_nothing_else(lab: Lab, lost: bool):
+    """Not the runs of another process, nor those that this one drives, in a queue or in none."""
+    desk = desk_of(lab, seconds=100)
+    async with lab.app(desk, **DAYS) as other, lab.app(desk, **DAYS) as mine:
+        take = lab.journal.take
+
+        async def taking(request: Any) -> Any:
+            if lost:
+                await take(request)
+            raise JournalUnavailable("the answer was lost")
+
+        for number, app in enumerate((other, mine)):
+            await app.submit(desk, ticket(f"queued-{number}"))
+            (row,) = await take_slots(app.engine, 1, ())
+            driven = asyncio.ensure_future(app.drive(row.run))
+            app.start(desk, ticket(f"alone-{number}"))
+            await lab.pass_time(seconds=1)
+            assert not driven.done()
+        await mine.submit(desk, ticket("lost"))
+        lab.journal.take = taking  # type: ignore[method-assign]
+        with pytest.raises(JournalUnavailable):
+            await take_slots(mine.engine, 9, ())
+        del lab.journal.take
+        before = {line.run: line for line in await lab.journal.runs()}
+        assert await take_slots(mine.engine, 9, {"ticket-lost"}) == []
+        await lab.pass_time(seconds=1)
+        after = {line.run: line for line in await lab.journal.runs()}
+        assert {run for run, line in after.items() if line != before[run]} == ({"ticket-lost"} if lost else set())
+        assert after["ticket-lost"].owner is None
+        assert [row.run for row in await take_slots(mine.engine, 9, ())] == ["ticket-lost"]
+        assert (await mine.drive("ticket-lost")).status == "completed"
+        await lab.pass_time(minutes=5)
+        assert {line.status for line in await lab.journal.runs()} == {"completed"}
 
 
 @virtual
