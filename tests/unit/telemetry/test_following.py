@@ -367,3 +367,72 @@ async def test_a_claim_that_is_refused_is_forgotten_but_for_what_is_driven_here(
     await asyncio.sleep(1)
     assert (mine.ends, mine.calls, theirs.ends, theirs.calls) == ([], [("s#1", 1)], ["forgotten"], [])
     await journal.close()
+
+
+@virtual
+async def test_a_follower_is_told_which_journal_it_is_and_how_long_each_commit_took(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+):
+    """What it raises is said once, however often it does."""
+    told: list[Any] = []
+
+    class Told(Kept):
+        def opened(self, namespace: str) -> None:
+            told.append(namespace)
+            raise RuntimeError("an exporter with a bug")
+
+        def committed(self, seconds: float, records: int) -> None:
+            told.append((round(seconds, 3), records))
+            raise RuntimeError("an exporter with a bug")
+
+    journal, log, lease = await following(lab, Told())
+    with pytest.raises(RuntimeError, match="a bug"):  # before anything runs, a mistake may be said aloud
+        await journal.open()
+    assert told == [(await lab.journal.open()).namespace]
+    lab.processes[-1].lag_s = 0.25
+    await log.append([started("s#1")])
+    await log.append([ended("s#1"), started("s#2")])
+    await journal.append(Write(lease, (), RunChange("suspended", release=True)))
+    assert told[1:] == [(0.25, 1), (0.25, 2), (0.25, 0)]
+    await journal.close()
+    assert [line.message for line in caplog.records] == [
+        "telemetry failed (logged once): RuntimeError: an exporter with a bug. Runs are not affected"
+    ]
+
+
+@virtual
+async def test_closing_a_followed_journal_gives_on_what_is_left_and_closes_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    closed: list[str] = []
+
+    async def close() -> None:
+        closed.append("closed")
+
+    kept = Kept()
+    journal, log, _ = await following(lab, kept)
+    monkeypatch.setattr(lab.processes[-1], "close", close)
+    await log.append([started("s#1"), ended("s#1")])
+    assert kept.calls == []
+    await journal.close()
+    assert (kept.calls, closed) == ([("s#1", 1)], ["closed"])
+    await journal.close()
+    assert closed == ["closed"] * 2
+
+
+@pytest.mark.parametrize(
+    ("status", "due_s", "late"),
+    [("suspended", -5, [5.0]), ("suspended", 0, [0.0]), ("suspended", 5, []), ("suspended", None, []),
+     ("running", -5, []), ("queued", -5, [])],
+)  # fmt: skip
+@virtual
+async def test_how_late_a_run_is_claimed_is_told_of_one_that_had_slept(
+    lab: Lab, status: Any, due_s: int | None, late: list[float]
+):
+    """One that is claimed before its time, or that never slept, was not late."""
+    kept = Kept()
+    journal, _, lease = await following(lab, kept)
+    due = None if due_s is None else lab.clock.wall_ms() + due_s * 1000
+    await lab.journal.append(Write(lease, (), RunChange(status, due_ms=due, release=True)))
+    assert isinstance(await journal.claim("run", lease.worker), LeaseGranted)
+    assert kept.late == late
