@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -11,13 +12,14 @@ from opentelemetry import trace
 from prometheus_client import generate_latest
 
 from beforehand import Run, agent, tool
+from beforehand.engine.current_operation import CurrentOperation
 from beforehand.errors import ModelError, NotSent
 from beforehand.inspect.monitors.findings import record_findings
 from beforehand.inspect.monitors.rules import RULES, SilentFailure
 from beforehand.model import records as r
 from beforehand.policies import Retry
 from beforehand.telemetry.following import Drive
-from beforehand.telemetry.opentelemetry import OpenTelemetry, context_of
+from beforehand.telemetry.opentelemetry import OpenTelemetry, context_of, traceparent
 from beforehand.telemetry.prometheus import Prometheus
 from beforehand.telemetry.spans import SpanKind, SpanValue
 from tests.unit.engine.lab import Lab, virtual
@@ -216,8 +218,9 @@ async def test_each_try_of_a_read_is_a_span_from_its_call_on(lab: Lab, failures:
     assert [span.status.is_ok for span in spans] == [number > failures for number in range(1, len(began) + 1)]
     assert [text(span, "error.type") is None for span in spans] == [span.status.is_ok for span in spans]
     run = traced.one("invoke_agent").context
-    assert {(span.parent.span_id, text(span, "beforehand.run")) for span in spans if span.parent} == {
-        (run.span_id, "r-ann")
+    names = ("beforehand.run", "gen_ai.operation.name")
+    assert {(span.parent.span_id, *(text(span, name) for name in names)) for span in spans if span.parent} == {
+        (run.span_id, "r-ann", "execute_tool")
     }
 
 
@@ -365,3 +368,71 @@ async def test_findings_are_counted_by_their_rule_until_they_are_over(lab: Lab):
                 rule: rules.count(rule) for rule in RULES
             }
             await lab.pass_time(minutes=10)
+
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.mark.parametrize(
+    ("stored", "sampled"),
+    [
+        (f"00-{TRACE}-{SPAN}-01", True),
+        (f"00-{TRACE}-{SPAN}-00", False),
+        (f"00-{'0' * 32}-{SPAN}-01", None),
+        (f"00-{TRACE}-{'0' * 16}-01", None),
+        (f"00-{TRACE[1:]}-{SPAN}-01", None),
+        (f"00-{TRACE}-{SPAN}0-01", None),
+        (f"00-{TRACE}-{SPAN}-1", None),
+        (f"00-{TRACE}-{SPAN}", None),
+        (f"00-{TRACE}-{SPAN}-01-more", None),
+        (f"00-{'x' * 32}-{SPAN}-01", None),
+        ("", None),
+    ],
+)
+def test_a_context_is_stored_as_a_traceparent_and_read_back_where_it_is_one(stored: str, sampled: bool | None):
+    context = context_of(stored)
+    if sampled is None or context is None:
+        assert (context, sampled) == (None, None)
+        return
+    assert (f"{context.trace_id:032x}", f"{context.span_id:016x}") == (TRACE, SPAN)
+    assert (context.trace_flags.sampled, context.is_remote) == (sampled, True)
+    assert traceparent(context) == stored
+    assert traceparent(trace.INVALID_SPAN_CONTEXT) == ""
+
+
+@virtual
+async def test_a_run_is_in_the_same_trace_in_every_version(lab: Lab):
+    """The process that takes it up after an update continues its trace."""
+    traced = Traced()
+    driving(lab, traced).released(DRIVE, 2000, ("completed", ""))
+    span = traced.one("invoke_agent")
+    assert span.parent is not None
+    digest = sha256(b"beforehand/trace/1\0one\0run").hexdigest()
+    assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (digest[:32], digest[32:48])
+
+
+@pytest.mark.parametrize("ends", ["released", "forgotten"])
+@virtual
+async def test_the_end_of_an_earlier_drive_of_a_run_leaves_the_span_of_the_next_one(lab: Lab, ends: str):
+    """A run comes back to its process before the end of its drive before was given on."""
+    traced = Traced()
+    follower = driving(lab, traced)
+    assert follower.claimed("run", STARTED, CLAIM, "") == "", "this process drives it already"
+    assert follower.claimed("run", STARTED, r.Claimed(worker="w", token=2, boot="", at=3000), "")
+    if ends == "released":
+        follower.released(DRIVE, 2000, ("suspended", ""))
+    else:
+        follower.forget(DRIVE)
+    follower.calling(CurrentOperation("run", "pay#1", "pay", 1, lambda: 9, lambda: "key"))
+    trace.get_current_span().set_attribute("http.status", 200)
+    follower.ended(
+        Drive("run", 2),
+        [SpanValue("attempt", "execute_tool pay", 3000, 4000, {"beforehand.run": "run"}, "", ("pay#1", 1))],
+    )
+    follower.released(Drive("run", 2), 5000, ("completed", ""))
+    (span,) = traced.spans("execute_tool")
+    assert text(span, "http.status") == 200
+    drives = {one.context.span_id: text(one, "beforehand.run.status") for one in traced.spans("invoke_agent")}
+    assert sorted(drives.values()) == (["completed", "suspended"] if ends == "released" else ["completed"])
+    assert span.parent is not None
+    assert drives[span.parent.span_id] == "completed"
