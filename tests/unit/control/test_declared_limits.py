@@ -40,6 +40,7 @@ CALLS: list[tuple[dict[str, Any], str]] = [
     ({"rate": "1/second", "burst": 2}, ""),
     ({"rate": "1/second", "burst": 2, "at_once": 2}, ""),
     ({"rate": "1/second", "burst": 3, "at_once": 2}, ".burst=3 is above at_once=2"),
+    ({"rate": "1/second", "burst": 2, "at_once": 1}, ".burst=2 is above at_once=1"),
 ]
 TOKENS: list[tuple[dict[str, Any], str]] = [
     ({"tokens": "1/day"}, ""),

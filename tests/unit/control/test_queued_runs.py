@@ -284,7 +284,7 @@ async def test_the_look_after_a_failed_one_gives_back_what_that_has_taken_and_no
             await lab.pass_time(seconds=1)
             assert not driven.done()
         await mine.submit(desk, ticket("lost"))
-        lab.journal.take = taking  # type: ignore[method-assign]
+        lab.journal.take = taking  # type: ignore[method-assign]  # until it is deleted below
         with pytest.raises(JournalUnavailable):
             await take_slots(mine.engine, 9, ())
         del lab.journal.take

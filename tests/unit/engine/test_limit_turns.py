@@ -195,7 +195,7 @@ async def test_a_permit_that_was_refused_is_not_given_back_once_more(lab: Lab, g
             released.append(permit.operation)
             await give_back(permit, used or {})
 
-        lab.journal.release = release  # type: ignore[method-assign]
+        lab.journal.release = release  # type: ignore[method-assign]  # until it is deleted below
         assert await limits.take(TOOL, "r-ann/charge#1") is not None
         assert await limits.take(TOOL, "r-bob/charge#1") is None
         await limits.release_rest({"r-ann"} if granted else ())
