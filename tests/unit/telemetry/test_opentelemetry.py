@@ -19,6 +19,7 @@ from beforehand.model.usage import Usage
 from beforehand.policies import Retry
 from beforehand.telemetry import following
 from beforehand.telemetry.opentelemetry import OpenTelemetry, context_of, traceparent
+from beforehand.telemetry.prometheus import Prometheus
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.telemetry.tracing import Traced, text
 
@@ -399,3 +400,8 @@ async def test_a_follower_follows_one_app(lab: Lab):
 def test_telemetry_that_cannot_follow_is_refused_by_name(tmp_path: Path, given: Any):
     with pytest.raises(UsageError, match="cannot follow an app"):
         Beforehand(tmp_path / "desk.db", telemetry=given)
+
+
+def test_a_second_one_that_traces_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match="two of telemetry= trace the runs"):
+        Beforehand(tmp_path / "desk.db", telemetry=[OpenTelemetry(), Prometheus(), OpenTelemetry()])

@@ -320,6 +320,11 @@ def followed(
                 f"telemetry={short(repr(follower), 80)} cannot follow an app",
                 next_step="give OpenTelemetry() or Prometheus() of beforehand.telemetry, or both in a list",
             )
+        if tracing is not None and follower.tracing is not None:  # spans are begun once
+            raise UsageError(
+                "two of telemetry= trace the runs",
+                next_step="give one OpenTelemetry(tracer_provider=...) whose provider has a processor for each receiver",
+            )
         follower.begin(environment)
         # It has every method of a journal: those that it does not define are the journal's own.
         journal = cast("Journal", FollowedJournal(journal, environment, follower))
