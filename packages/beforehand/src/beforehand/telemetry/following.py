@@ -323,7 +323,7 @@ def followed(
         if tracing is not None and follower.tracing is not None:  # spans are begun once
             raise UsageError(
                 "two of telemetry= trace the runs",
-                next_step="give one OpenTelemetry(tracer_provider=...) whose provider has a processor for each receiver",
+                next_step="give one OpenTelemetry(), and its provider a processor for each receiver",
             )
         follower.begin(environment)
         # It has every method of a journal: those that it does not define are the journal's own.
