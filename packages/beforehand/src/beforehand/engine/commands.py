@@ -1,7 +1,7 @@
 """Commands from outside: final once they are in the ledger, and applied by the process that holds the run's lease.
 
-`apply_commands` applies them. For an idle run it does so itself, under the lease of the run; the driver of a busy run
-does it between two steps (`take_commands`). Both append the records that `records_for` makes.
+`take_commands` applies them: for the driver of a busy run between two steps, and for `apply_commands`, which claims an
+idle run for this. Each command adds the records that `records_for` makes, and the posts of `posts_for`.
 """
 
 from __future__ import annotations
@@ -292,9 +292,7 @@ async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str)
             await log.append((), RunChange(row.status, row.reason, row.due_ms, row.waits, release=True))
             return Applied(run, at_once=False, lacks=row.agent), False
         history = await process.recent_histories.read(run, process.identity.namespace, claimed.last)
-        lacking, refused, missed = await _apply_idle(process, row, history, log, answered)
-        note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
-        return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused)), missed
+        return await _apply_idle(ActiveRun(process, history, log), row, answered)
     except Exception:
         process.leases.give_back(row)
         raise
@@ -302,94 +300,72 @@ async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str)
         process.leases.let_go(run)
 
 
-class _Taken(msgspec.Struct):
-    """The records, ledger entries and charges that commands to an idle run add, and the refusals among them."""
+class Added(msgspec.Struct):
+    """Additions of commands to an idle run, for the commit that releases it; `lacks`: the tool whose code one needs."""
 
-    bodies: list[bytes] = []
+    records: list[r.Record] = []
     posts: list[Post] = []
     charges: list[Charge] = []
-    refused: list[str] = []
-    reported: bool = False
+    lacks: str = ""
 
 
-async def _apply_idle(
-    process: Process, row: RunRow, history: RunHistory, log: RunLog, answered: str
-) -> tuple[str, str, bool]:
-    """Apply the commands in turn, up to one that needs the code of a tool: the tool's name, and the refusals.
-
-    The third is true if commands came while the run was released.
-    """
-    taken = _Taken()
+async def _apply_idle(idle: ActiveRun, row: RunRow, answered: str) -> tuple[Applied, bool]:
+    """Apply the commands in turn, up to one that needs the code of a tool, and release the run."""
+    added, process, log = Added(), idle.process, idle.log.journal_log
     release: tuple[Post, ...] = (release_post(row.run, log.lease.token),)
     while True:
-        lacking = await _take_idle(process, row.run, history, taken)
-        change = _after(process, row, history, answered, reported=taken.reported)
+        await take_commands(idle, added)
+        change = _after(idle, row, answered, reported=any(isinstance(record, r.LateReport) for record in added.records))
         try:
-            await log.append(taken.bodies, change, (*taken.posts, *release), tuple(taken.charges))
+            await log.append([*map(encode, added.records)], change, (*added.posts, *release), tuple(added.charges))
             break
         except LedgerTaken:  # a command came meanwhile, and its sender relies on this process
             if not release:
                 raise
             release = ()
-    process.bring(receivers(taken.posts))
+    idle.seal("its commands are applied")
+    process.bring(receivers(added.posts))
     if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
         process.came_due.set()
     # Where one has come, the senders of further ones rely on this process as well; later ones find the run released.
-    missed = not release and bool(await process.journal.entries(command_stream(row.run), history.entry_seen))
-    return lacking, "; ".join(taken.refused), missed and not lacking
+    missed = not release and bool(await pending_commands(idle)) and not added.lacks
+    commands = (record for record in added.records if isinstance(record, r.CommandApplied) and record.refused)
+    refused = "; ".join(f"the answer of {one.by} was {one.summary}" if one.by else one.summary for one in commands)
+    note = refused or (f"it is checked and applied where the code of {added.lacks} is" if added.lacks else "")
+    return Applied(row.run, at_once=not added.lacks, note=note, lacks=added.lacks, alert=bool(refused)), missed
 
 
-async def _take_idle(process: Process, run: str, history: RunHistory, taken: _Taken) -> str:
-    """Take the pending commands in turn; the name of the tool whose code the next one needs, if one does."""
-    codes = AnswerContext(process.tools, process.identity.secret)
-    for entry in await process.journal.entries(command_stream(run), history.entry_seen):
-        if lacking := waits_for_code(history, entry, process.tools):
-            return lacking
-        records = records_for(history, entry, _stamp(process), codes)
-        taken.posts.extend(posts_for(history, records))
-        for record in records:
-            taken.charges += history.charges([record])
-            history.add(record)
-            taken.bodies.append(encode(record))
-            taken.reported = taken.reported or isinstance(record, r.LateReport)
-            if isinstance(record, r.CommandApplied) and record.refused:
-                taken.refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
-    return ""
-
-
-def _stamp(process: Process) -> Stamp:
-    return Stamp(at=process.environment.clock.wall_ms(), up=process.journal.now().ms)
-
-
-def _after(process: Process, row: RunRow, history: RunHistory, answered: str, *, reported: bool) -> RunChange:
+def _after(idle: ActiveRun, row: RunRow, answered: str, *, reported: bool) -> RunChange:
     """The row of the listing after the commands: a waiting run is due now, an ended one stays as it is.
 
     A stopped run is due as well if it was `reported` how a call ended: recovery settles that operation.
     """
-    undone, waits = history.undo_state in {"ordered", "begun"}, row.waits
+    history, lifecycle, now = idle.history, idle.history.lifecycle, idle.process.wall_ms()
+    undone = history.undo_state in {"ordered", "begun"}
     if row.status not in {"suspended", "running"} and not undone:
-        if row.status == "stopped" and history.lifecycle.status == "running":
+        if row.status == "stopped" and lifecycle.status == "running":
             return RunChange("running", release=True)
-        if history.lifecycle.status == "stopped" and history.lifecycle.stopped is not None:
-            due = process.environment.clock.wall_ms() if reported else row.due_ms
-            return stopped_change(history.lifecycle.stopped, row.agent, due)
-        sooner = row.status == "queued" and history.lifecycle.cancelled is not None  # it ends as soon as it has a slot
-        wall = process.environment.clock.wall_ms()
-        due = min(wall, row.due_ms or wall) if sooner else row.due_ms  # it keeps the age that it has
-        return RunChange(row.status, row.reason, due, waits, release=True)
+        if lifecycle.status == "stopped" and lifecycle.stopped is not None:
+            return stopped_change(lifecycle.stopped, row.agent, now if reported else row.due_ms)
+        sooner = row.status == "queued" and lifecycle.cancelled is not None  # it ends as soon as it has a slot
+        due = min(now, row.due_ms or now) if sooner else row.due_ms  # it keeps the age that it has
+        return RunChange(row.status, row.reason, due, row.waits, release=True)
     waits = waits_left(row.waits, history, answered)
-    if history.lifecycle.paused is not None and not undone:
-        return RunChange("suspended", f"paused by {history.lifecycle.paused.by}", None, waits, release=True)
-    due = process.environment.clock.wall_ms()
-    return RunChange("suspended", row.reason, due, waits, release=True, leaves_queue=undone)
+    if lifecycle.paused is not None and not undone:
+        return RunChange("suspended", f"paused by {lifecycle.paused.by}", None, waits, release=True)
+    return RunChange("suspended", row.reason, now, waits, release=True, leaves_queue=undone)
 
 
-async def take_commands(active: ActiveRun) -> None:
-    """Apply every command that came since the last call, each once, even if several tasks do so at the same time."""
+async def take_commands(active: ActiveRun, added: Added | None = None) -> None:
+    """Apply every command that came since the last call, each once, even if several tasks do so at the same time.
+
+    A driven run commits each command, because its drivers act on it next. An idle run is released in the same commit,
+    so what they add is kept in `added`: a crash between two commits would leave it without an owner.
+    """
     before = active.history.entry_seen
     try:
         async with active.log.command_lock:
-            await _take_new(active)
+            await _take_new(active, added)
     finally:
         if active.history.entry_seen > before:
             active.waiters.wake()  # even if the last command raised: the ones before it are in the history
@@ -401,26 +377,37 @@ async def pending_commands(active: ActiveRun) -> list[LedgerEntry]:
     return await active.process.journal.entries(command_stream(active.run), active.history.entry_seen)
 
 
-async def _take_new(active: ActiveRun) -> None:
+async def _take_new(active: ActiveRun, added: Added | None) -> None:
     entries = await pending_commands(active)
     try:
         for entry in entries:
+            if added is not None and (lacks := waits_for_code(active.history, entry, active.process.tools)):
+                added.lacks = lacks  # the process that drives a run has its code, one that only commands it may not
+                return
             if entry.id > active.history.entry_seen and active.sealed is None:
-                await _take(active, entry)
+                await _take(active, entry, added)
     finally:
         # Once all are applied: a run that was paused and continued since would be suspended with nothing to wake it.
         if (paused := active.history.lifecycle.paused) is not None:
             active.end(Ending("suspended", f"paused by {paused.by}: {to_type('unpause', active.run)}"))
 
 
-async def _take(active: ActiveRun, entry: LedgerEntry) -> None:
-    await _recall(active, entry)
-    codes = AnswerContext(active.process.tools, active.process.identity.secret)
+async def _take(active: ActiveRun, entry: LedgerEntry, added: Added | None) -> None:
+    history, process = active.history, active.process
+    if added is None:
+        await _recall(active, entry)
+    codes = AnswerContext(process.tools, process.identity.secret)
     async with active.log.between_attempts():
-        records = records_for(active.history, entry, active.log.stamp(), codes)
-        posts = posts_for(active.history, records)
+        records = records_for(history, entry, active.log.stamp(), codes)
+        posts = posts_for(history, records)
+        if added is not None:  # nothing waits in an idle run, and it has forgotten no operation
+            added.charges += history.charges(records)
+            history.add_all(records)
+            added.records += records
+            added.posts += posts
+            return
         await active.log.append(*records, posts=posts)
-    active.process.bring(receivers(posts))
+    process.bring(receivers(posts))
     for record in records:
         if isinstance(record, r.CommandApplied):
             _act(active, record)
@@ -432,7 +419,7 @@ async def _take(active: ActiveRun, entry: LedgerEntry) -> None:
         elif isinstance(record, r.BudgetRaised):
             active.waiters.budget_changed()
         elif isinstance(record, r.TransactionAborting):
-            now = active.process.environment.clock.wall_ms()
+            now = process.environment.clock.wall_ms()
             active.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
 
 
