@@ -13,12 +13,12 @@ from beforehand.engine.active_run.log import load
 from beforehand.engine.commands import Applied, refused_unread
 from beforehand.engine.engine import Engine
 from beforehand.engine.environment import Stamp
-from beforehand.errors import JournalError, Unreadable, UsageError
+from beforehand.errors import Unreadable, UsageError
 from beforehand.inspect.reader import JournalReader, waits_of
 from beforehand.journal.entry_codec import read, set_aside
 from beforehand.journal.port import LeaseGranted, RunChange, RunRow
 from beforehand.journal.record_codec import encode
-from beforehand.journal.run_log import RunLog, beginning, genesis
+from beforehand.journal.run_log import beginning
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.model.ids import approval_digest, checked_run_id, operation_id
@@ -228,16 +228,10 @@ async def _end(engine: Engine, run: str, *, withdraws: bool = False) -> SeededCa
     claimed = await engine.leases.claim(run)
     if not isinstance(claimed, LeaseGranted):  # another process is ending it
         return Applied(run, at_once=False, elsewhere=True, owner=None if claimed is None else claimed.owner)
-    try:
+    with engine.leases.idle(claimed) as log:
         history = await load(engine, run)
-        log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
         stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
         await log.append(*await _ending(engine, claimed.row, history, stamp, withdraws=withdraws))
-    except JournalError:
-        engine.leases.give_back(claimed.row)
-        raise
-    finally:
-        engine.leases.let_go(run)
     completed = history.lifecycle.completed
     return None if completed is None else msgspec.json.decode(completed.result, type=SeededCaseEnd)
 

@@ -39,7 +39,6 @@ from beforehand.errors import LeaseLost, LedgerTaken, Unreadable, UsageError
 from beforehand.journal.entry_codec import read, set_aside
 from beforehand.journal.port import LeaseGranted, LedgerEntry, Post, RunChange, RunRow, Worker
 from beforehand.journal.record_codec import encode
-from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model import records as r
 from beforehand.model.children import CHILD_ENDED
 from beforehand.model.commands import VERDICTS, YES, Command, RunCommandRecord, command_stream
@@ -286,18 +285,12 @@ async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str)
     Also return whether further commands came whose senders rely on this process.
     """
     run, row = claimed.lease.run, claimed.row
-    try:
-        log = RunLog(process.journal, claimed.lease, claimed.last, genesis(process.identity.namespace, run))
+    with process.leases.idle(claimed) as log:
         if is_planted(row.agent):  # never applied here: an approval that is on record would let the call be sent
             await log.append((), RunChange(row.status, row.reason, row.due_ms, row.waits, release=True))
             return Applied(run, at_once=False, lacks=row.agent), False
         history = await process.recent_histories.read(run, process.identity.namespace, claimed.last)
         return await _apply_idle(ActiveRun(process, history, log), row, answered)
-    except Exception:
-        process.leases.give_back(row)
-        raise
-    finally:
-        process.leases.let_go(run)
 
 
 class Added(msgspec.Struct):

@@ -38,6 +38,7 @@ from beforehand.journal.port import (
     Worker,
     Write,
 )
+from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.model.secret import resolver_from
@@ -359,6 +360,21 @@ class Leases:
     def let_go(self, run: str) -> None:
         """Note that this process no longer drives the run."""
         self._held.discard(run)
+
+    @contextlib.contextmanager
+    def idle(self, claimed: LeaseGranted) -> Generator[RunLog]:
+        """The log of a claimed run that nothing drives: for the commit that releases it.
+
+        After an error the lease is given back: no other process would take the run for as long as this one lives.
+        """
+        run, process = claimed.lease.run, self._process
+        try:
+            yield RunLog(process.journal, claimed.lease, claimed.last, genesis(process.identity.namespace, run))
+        except Exception:
+            self.give_back(claimed.row)
+            raise
+        finally:
+            self.let_go(run)
 
     def give_back(self, row: RunRow) -> None:
         """Give back the lease of a run as soon as possible, after the journal failed while we held it."""

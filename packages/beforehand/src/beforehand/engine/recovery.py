@@ -30,7 +30,7 @@ from beforehand.engine.verification import verify
 from beforehand.engine.waiting import schedule
 from beforehand.errors import BeforehandError, LedgerTaken, RunBusy
 from beforehand.journal.port import LeaseGranted, RunChange, RunRow
-from beforehand.journal.run_log import RunLog, genesis
+from beforehand.journal.run_log import RunLog
 from beforehand.model.decision import moves as m
 from beforehand.model.system import is_system
 
@@ -220,13 +220,8 @@ async def verify_stopped_run(engine: Engine, run: str) -> StoppedRunVerified:
     claimed = await engine.leases.claim(run)
     if not isinstance(claimed, LeaseGranted):
         raise RunBusy(f"run {run} is not free", run=run)
-    try:
-        return await _verify_once(engine, claimed)
-    except Exception:
-        engine.leases.give_back(claimed.row)
-        raise
-    finally:
-        engine.leases.let_go(run)
+    with engine.leases.idle(claimed) as log:
+        return await _verify_once(engine, claimed.row, log)
 
 
 def first_reading_due(active: ActiveRun) -> int | None:
@@ -235,17 +230,15 @@ def first_reading_due(active: ActiveRun) -> int | None:
     return min((_next_reading(one, now) for one in _readable(active)), default=None)
 
 
-async def _verify_once(engine: Engine, claimed: LeaseGranted) -> StoppedRunVerified:
-    run, row = claimed.lease.run, claimed.row
-    history = await load(engine, run)
-    log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+async def _verify_once(engine: Engine, row: RunRow, log: RunLog) -> StoppedRunVerified:
+    run, history = row.run, await load(engine, row.run)
     active = ActiveRun(engine, history, log)
     if history.lifecycle.status != "stopped":
         await log.append((), unchanged_listing(row, engine.environment.clock.wall_ms()))
         return StoppedRunVerified(run)
     active.evict("it has stopped")
     number = history.ownership.number_of_claim + 1
-    active.log.buffer(engine.claim(engine.journal.now(), engine.wall_ms(), claimed.lease.token, number))
+    active.log.buffer(engine.claim(engine.journal.now(), engine.wall_ms(), log.lease.token, number))
     await take_commands(active)
     before = {operation.step for operation in history.open_operations()}
     if history.lifecycle.status == "stopped":

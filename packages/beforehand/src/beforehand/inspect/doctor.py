@@ -14,7 +14,6 @@ from beforehand.inspect.counters import LOST, MEND, wrong_counters
 from beforehand.inspect.ledger_kinds import unreadable as unreadable_in
 from beforehand.inspect.reader import JournalReader, waits_of
 from beforehand.journal.port import LeaseGranted, Reader, RunChange, RunRow, RunStatus, Storage
-from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model.ids import operation_id
 from beforehand.model.run_history import RunHistory
 from beforehand.model.system import HEALTH, troubles_in
@@ -122,13 +121,10 @@ async def rebuild(engine: Engine) -> Rebuilt:
         if not isinstance(claimed, LeaseGranted):
             busy.append(run)
             continue
-        try:
+        with engine.leases.idle(claimed) as log:
             wanted = await _wanted(reader, claimed.row, engine.environment.clock.wall_ms())
-            log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
             await log.append((), wanted, charges=tuple(one.mend for one in wrong))
             mended, wrong = [*mended, *(one.name for one in wrong)], []
-        finally:
-            engine.leases.let_go(run)
         if _differs(claimed.row, wanted):
             changed.append(run)
     return Rebuilt(len(names), changed, busy, mended)
