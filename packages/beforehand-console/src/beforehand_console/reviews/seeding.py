@@ -149,13 +149,9 @@ async def seed_case(engine: Engine, case: SeededCase, model: CaseTemplate) -> st
     wait = ListedWait("approval", step, asks, until or None, stamp["at"], queue, case.tool, then, shown)
     change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
     new = beginning(engine.identity.namespace, checked_run_id(run), PLANTED + model.agent, map(encode, records), change)
-    claimed = await engine.leases.claim(run, new)
-    if isinstance(claimed, LeaseGranted):
-        engine.leases.let_go(run)
-        if claimed.fresh:
-            return operation_id(run, step)
-        engine.leases.give_back(claimed.row)
-    raise UsageError(f"run {run} exists already", next_step="give the planted case another run")
+    if not await engine.leases.store(run, new):
+        raise UsageError(f"run {run} exists already", next_step="give the planted case another run")
+    return operation_id(run, step)
 
 
 def _records(

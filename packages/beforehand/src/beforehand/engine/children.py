@@ -27,7 +27,7 @@ from beforehand.engine.sealing import sealing
 from beforehand.engine.suspension import Ending, Pause
 from beforehand.engine.tree_budgets import trees_of
 from beforehand.errors import LimitsChanged, ParameterMismatch, UsageError
-from beforehand.journal.port import BodyFilter, LeaseGranted, QueuePlace, RunChange
+from beforehand.journal.port import BodyFilter, QueuePlace, RunChange
 from beforehand.journal.record_codec import decode, encode, prefixes_of
 from beforehand.journal.run_log import beginning
 from beforehand.model import records as r
@@ -191,11 +191,7 @@ async def _begin(active: ActiveRun, agent: AgentCode, given: Input, child: str) 
     change = RunChange("suspended", why, started.at, release=True)
     bodies = [encode(started), encode(rests)]
     new = beginning(process.identity.namespace, child, agent.name, bodies, change, agent.program)
-    claimed = await process.leases.claim(child, new)
-    if isinstance(claimed, LeaseGranted):
-        if not claimed.fresh:  # another process stored it since the look
-            process.leases.give_back(claimed.row)
-        process.leases.let_go(child)
+    await process.leases.store(child, new)  # or another process stored it since the look
 
 
 async def _submit(active: ActiveRun, agent: AgentCode, given: Input, terms: ChildTerms, record: r.ChildStarted) -> None:

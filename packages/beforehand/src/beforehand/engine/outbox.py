@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import Journal, LeaseGranted, LedgerEntry, Post, RunChange
+from beforehand.journal.port import Journal, LedgerEntry, Post, RunChange
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import beginning
 from beforehand.model import records as r
@@ -120,13 +120,7 @@ async def begin_asleep(process: Process, run: str, given: Input, agent: str = AG
     )
     change = RunChange("suspended", "to be sent", wall, release=True)
     new = beginning(process.identity.namespace, run, agent, map(encode, records), change)
-    claimed = await process.leases.claim(run, new)
-    if not isinstance(claimed, LeaseGranted):
-        return False
-    if not claimed.fresh:
-        process.leases.give_back(claimed.row)
-    process.leases.let_go(run)
-    return claimed.fresh
+    return await process.leases.store(run, new)
 
 
 class Cursor:

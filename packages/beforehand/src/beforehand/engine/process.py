@@ -349,6 +349,16 @@ class Leases:
             if not self._asking[run]:
                 del self._asking[run]
 
+    async def store(self, run: str, new: NewRun) -> bool:
+        """Store a new run that nothing drives yet. False if there is a run of this name: it stays as it is."""
+        claimed = await self.claim(run, new)
+        if not isinstance(claimed, LeaseGranted):
+            return False
+        if not claimed.fresh:
+            self.give_back(claimed.row)
+        self.let_go(run)
+        return claimed.fresh
+
     def hold(self, run: str) -> None:
         """Note that this process holds the lease of the run, which it was given together with others."""
         self._held.add(run)

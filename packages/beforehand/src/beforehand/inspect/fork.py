@@ -15,7 +15,7 @@ from beforehand.engine.engine import Engine
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import JournalReader, ReadRecord
 from beforehand.inspect.run_state import LIFE, no_step, step_of
-from beforehand.journal.port import LeaseGranted, RunChange
+from beforehand.journal.port import RunChange
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import beginning
 from beforehand.model import records as r
@@ -168,10 +168,5 @@ async def _write(engine: Engine, new: str, parent: RunHistory, bodies: Sequence[
     change = RunChange("suspended", reason=reason, release=True)
     of = parent.lifecycle.started
     begun = beginning(engine.identity.namespace, new, of.agent, bodies, change, of.program)
-    claimed = await engine.leases.claim(new, begun)
-    if isinstance(claimed, LeaseGranted):
-        engine.leases.let_go(new)
-        if claimed.fresh:
-            return
-        engine.leases.give_back(claimed.row)
-    raise UsageError(f"another process has just begun the run {new}", next_step="give the fork another name")
+    if not await engine.leases.store(new, begun):
+        raise UsageError(f"another process has just begun the run {new}", next_step="give the fork another name")
