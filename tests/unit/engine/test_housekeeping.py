@@ -15,6 +15,7 @@ from beforehand.control.command_ack import TAKEN, wait_until_applied
 from beforehand.engine.commands import command_post
 from beforehand.errors import JournalUnavailable, RunStopped, RunSuspended
 from beforehand.inspect.reader import troubles_of
+from beforehand.journal.entry_codec import refused as set_aside_entries
 from beforehand.journal.port import Post
 from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -113,6 +114,21 @@ async def test_one_unreadable_command_keeps_no_other_from_being_applied(lab: Lab
     refused = [one.refused for one in lab.of("a", r.CommandApplied)]
     assert "cannot be read" in refused[0]
     assert refused[1:] == [""]
+
+
+@virtual
+async def test_an_unreadable_command_to_a_run_that_no_process_drives_is_set_aside_as_well(lab: Lab):
+    @agent(run_id="{name}")
+    async def desk(run: Run, name: str) -> object:
+        return await run.ask("Go on?")
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "a")
+        unreadable = await lab.journal.post(command_post("a", b'{"word":"cancel","by":null}'))
+        assert (await app.service.cancel("a", by="ann")).at_once
+        assert [one.entry for one in await set_aside_entries(lab.journal)] == [unreadable.id]
+    assert [bool(one.refused) for one in lab.of("a", r.CommandApplied)] == [True, False]
 
 
 @virtual

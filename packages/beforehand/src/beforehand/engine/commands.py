@@ -387,13 +387,12 @@ async def _take_new(active: ActiveRun, added: Added | None) -> None:
 
 async def _take(active: ActiveRun, entry: LedgerEntry, added: Added | None) -> None:
     history, process = active.history, active.process
-    if added is None:
-        await _recall(active, entry)
+    await _recall(active, entry)
     codes = AnswerContext(process.tools, process.identity.secret)
     async with active.log.between_attempts():
         records = records_for(history, entry, active.log.stamp(), codes)
         posts = posts_for(history, records)
-        if added is not None:  # nothing waits in an idle run, and it has forgotten no operation
+        if added is not None:  # nothing waits in an idle run, so nothing is woken
             added.charges += history.charges(records)
             history.add_all(records)
             added.records += records
