@@ -5,14 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-import msgspec
-
 from beforehand.engine.approvals import AnswerContext, verdict_of
 from beforehand.engine.commands import NO_EVIDENCE
 from beforehand.engine.engine import Engine
 from beforehand.errors import SignInNeeded, UsageError
 from beforehand.model import records as r
-from beforehand.model.commands import Command
+from beforehand.model.commands import Command, CommandName, Verdict
 from beforehand.model.names import is_among, shows_something
 from beforehand.model.operation import OTHERWISE, OperationState
 from beforehand.model.run_history import RunHistory
@@ -21,14 +19,6 @@ from beforehand.policies import milliseconds
 
 LASTS: Final = timedelta(days=1)
 """How long an approval holds where its giver says nothing else: nothing may have been sent by then."""
-
-
-class Granted(msgspec.Struct, frozen=True):
-    """An approval: its giver, the reason, and the wall clock until which it holds."""
-
-    by: str
-    why: str = ""
-    until_ms: int = 0
 
 
 def asked_about(history: RunHistory, step: str) -> OperationState:
@@ -122,71 +112,36 @@ def checked_statement(
             )
 
 
-def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
-    """Refuse an approval that ends, early by the error of the clocks, before it can be used. Raises `UsageError`."""
-    if milliseconds(lasts) <= clock_error_ms:
+def held_until(engine: Engine, lasts: timedelta) -> int:
+    """The wall clock at which an approval ends. Raises `UsageError` if it ended before it could be used.
+
+    It ends early by the error of the clocks.
+    """
+    ms, clock_error_ms = milliseconds(lasts), engine.settings.clock_error_ms
+    if ms <= clock_error_ms:
         raise UsageError(
             f"the approval lifetime {lasts} is shorter than the allowed clock error",
             known=f"clocks may differ by {clock_error_ms / 1000:g} s, and it ends that much earlier",
             next_step="give it some time, such as an hour",
         )
-    return lasts
+    return engine.environment.clock.wall_ms() + ms
 
 
-def granted(engine: Engine, by: str, why: str, lasts: timedelta) -> Granted:
-    """A yes that ends. Raises `UsageError` for one that would be over before it could be used."""
-    ms = milliseconds(checked_lasts(lasts, engine.settings.clock_error_ms))
-    return Granted(by, why, engine.environment.clock.wall_ms() + ms)
+def command_of(operation: OperationState, answer: Verdict, codes: AnswerContext) -> Command:
+    """The command that gives this answer. Raises `UsageError` for a second yes, and where an edit or result is wrong.
 
-
-def approval_of(operation: OperationState, granted: Granted) -> Command:
-    """The command that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
-    _checked_new(operation, granted.by)
-    record = r.ApprovalGranted(
-        step=operation.step,
-        approval=operation.approval.asked_digest,
-        by=granted.by,
-        note=granted.why,
-        until=granted.until_ms,
-    )
-    return Command("approve", granted.by, granted.why, record)
-
-
-def _checked_new(operation: OperationState, by: str) -> None:
-    if is_among(by, operation.approval.approvers):
-        more = "another person has to say yes, too" if operation.phase == "gated" else "it waits for no further yes"
-        raise UsageError(f"{by} approved it already", next_step=more)
-
-
-def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
-    """The command that proposes these changes to other people. Raises `UsageError` where they cannot be made.
-
-    Where the tool's code is not here, they are judged where it is.
+    Where the tool's code is not here, edits and results are judged where it is.
     """
-    record = r.ArgumentsEdited(
-        step=operation.step, approval=operation.approval.asked_digest, by=granted.by, changes=changes, note=granted.why
-    )
-    _judged(operation, record, codes)
-    return Command("edit", granted.by, granted.why, record)
+    if isinstance(answer, r.ApprovalGranted) and is_among(answer.by, operation.approval.approvers):
+        more = "another person has to say yes, too" if operation.phase == "gated" else "it waits for no further yes"
+        raise UsageError(f"{answer.by} approved it already", next_step=more)
+    judged = operation.intent.tool in codes.tools or operation.intent.late
+    if judged and isinstance(answer, (r.ArgumentsEdited, r.ResultGiven)):
+        verdict_of(operation, answer, codes)
+    note = answer.reason if isinstance(answer, r.ApprovalRefused) else answer.note
+    return Command(_WORDS[type(answer)], answer.by, note, answer)
 
 
-def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
-    """The command by which a person's answer replaces the tool's result. Raises `UsageError` where it does not fit."""
-    record = r.ResultGiven(
-        step=operation.step, approval=operation.approval.asked_digest, by=granted.by, result=result, note=granted.why
-    )
-    _judged(operation, record, codes)
-    return Command("stand_in", granted.by, granted.why, record)
-
-
-def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven, codes: AnswerContext) -> None:
-    if operation.intent.tool in codes.tools or operation.intent.late:
-        verdict_of(operation, record, codes)
-
-
-def refusal_of(operation: OperationState, *, by: str, why: str, code: str = "") -> Command:
-    """The command that declines: nothing was sent, and nothing will be. The agent receives `code`."""
-    record = r.ApprovalRefused(
-        step=operation.step, approval=operation.approval.asked_digest, by=by, reason=why, code=code
-    )
-    return Command("decline", by, why, record)
+_WORDS: Final[dict[type[Verdict], CommandName]] = {
+    r.ApprovalGranted: "approve", r.ApprovalRefused: "decline", r.ArgumentsEdited: "edit", r.ResultGiven: "stand_in",
+}  # fmt: skip

@@ -10,18 +10,14 @@ import msgspec
 
 from beforehand.control.approvals import (
     LASTS,
-    Granted,
-    approval_of,
     asked_about,
     checked_asked,
     checked_in_time,
     checked_other,
     checked_proof,
     checked_statement,
-    edit_of,
-    granted,
-    refusal_of,
-    stand_in_of,
+    command_of,
+    held_until,
 )
 from beforehand.control.budgets import raised_budget
 from beforehand.control.command_sink import CommandSink, DirectSink
@@ -47,7 +43,7 @@ from beforehand.inspect.reader import JournalReader, operation_in, question_in
 from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import LedgerEntry, Post, RunRow, RunStatus
 from beforehand.model import records as r
-from beforehand.model.commands import DELIVERIES, AnswerNotice, Command, CommandName, command_stream
+from beforehand.model.commands import DELIVERIES, AnswerNotice, Command, CommandName, Verdict, command_stream
 from beforehand.model.ids import split_operation_id
 from beforehand.model.names import plain_name, shows_something
 from beforehand.model.operation import OperationState
@@ -201,7 +197,9 @@ class ControlService:
         """
         history, state = await self._asked(operation, by, yes=True, shown=shown)
         checked_named(operation, state, shown or self.shown)
-        return await self._decide(history, approval_of(state, granted(self._engine, by, why, lasts)), state)
+        until = held_until(self._engine, lasts)
+        yes = r.ApprovalGranted(state.step, state.approval.asked_digest, by, why, until)
+        return await self._decide(history, state, yes)
 
     async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, why: str = "") -> Applied:
         """Propose other arguments for the operation: `changes` names those that are different.
@@ -212,19 +210,21 @@ class ControlService:
         """
         history, state = await self._asked(operation, by)
         checked_in_time(history, state, self._engine.environment.clock.wall_ms())
-        written = r.Raw(msgspec.json.encode(changes))
-        return await self._decide(history, edit_of(state, written, Granted(by, why), self._codes), state)
+        edited = r.Raw(msgspec.json.encode(changes))
+        record = r.ArgumentsEdited(state.step, state.approval.asked_digest, by, edited, why)
+        return await self._decide(history, state, record)
 
     async def stand_in(self, operation: str, result: Any, *, by: str, why: str = "") -> Applied:
         """Give the result in place of the tool; nothing is sent. Raises `UsageError` if it does not fit the tool."""
         history, state = await self._asked(operation, by, yes=True)
-        written = r.Raw(msgspec.json.encode(result))
-        return await self._decide(history, stand_in_of(state, written, Granted(by, why), self._codes), state)
+        stored = r.Raw(msgspec.json.encode(result))
+        record = r.ResultGiven(state.step, state.approval.asked_digest, by, stored, why)
+        return await self._decide(history, state, record)
 
     async def decline(self, operation: str, *, by: str, why: str = "") -> Applied:
         """Decline the operation: nothing is sent, and the agent receives `Declined` with `why`. Raises `UsageError`."""
         history, state = await self._asked(operation, by)
-        return await self._decide(history, refusal_of(state, by=by, why=why), state)
+        return await self._decide(history, state, r.ApprovalRefused(state.step, state.approval.asked_digest, by, why))
 
     async def ask_back(self, operation: str, *, by: str, question: str) -> Applied:
         """Answer with a question to the agent: nothing is sent, and the agent can propose another call.
@@ -234,7 +234,8 @@ class ControlService:
         if not question.strip():
             raise UsageError("the question is empty", next_step="say what you want to know")
         history, state = await self._asked(operation, by)
-        return await self._decide(history, refusal_of(state, by=by, why=question, code=ASKED_BACK), state)
+        no = r.ApprovalRefused(state.step, state.approval.asked_digest, by, question, code=ASKED_BACK)
+        return await self._decide(history, state, no)
 
     async def _asked(
         self, operation: str, by: str, *, yes: bool = False, shown: str = ""
@@ -249,12 +250,9 @@ class ControlService:
             checked_proof(operation, asked, *self.proof)
         return history, asked
 
-    @property
-    def _codes(self) -> AnswerContext:
-        return AnswerContext(self._engine.tools, self._engine.identity.secret)
-
-    async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
-        run = history.run
+    async def _decide(self, history: RunHistory, asked: OperationState, answer: Verdict) -> Applied:
+        codes = AnswerContext(self._engine.tools, self._engine.identity.secret)
+        run, command = history.run, command_of(asked, answer, codes)
         voice = plain_name(command.by) if asked.approval.people_needed > 1 else ""
         key = f"approval/{asked.step}/{asked.approval.asked_digest}/{history.entry_seen}/{voice}"
         # An answered operation gets no second answer under its key; the command is recorded all the same.
