@@ -24,6 +24,7 @@ from beforehand.model.names import same_person
 from beforehand.model.outcome import ASKED_BACK
 from beforehand.model.questions import Answered
 from beforehand.model.transaction import TransactionState
+from beforehand.people import answers as a
 from beforehand.people.answers import Answer, OneOf, answer, answer_all, name_of
 from beforehand.people.loaded_item import LoadedItem, load_item, refresh_item
 from beforehand.people.stopped_runs import WAYS
@@ -160,18 +161,14 @@ def _says(record: r.Record, given: Any) -> bool:
     """True if a recorded decision is the one this answer gives."""
     match record:
         case r.ApprovalGranted():
-            return name_of(given) == "approve"
-        case r.ApprovalRefused() if record.code == ASKED_BACK:
-            return name_of(given) == "ask_back" and record.reason == given.question
+            return isinstance(given, a.Approve)
         case r.ApprovalRefused():
-            return name_of(given) == "decline" and record.reason == given.why
+            return bool(given == (a.AskBack if record.code == ASKED_BACK else a.Decline)(record.reason))
         case r.ArgumentsEdited():
-            changes = msgspec.json.decode(record.changes)
-            return name_of(given) == "edit" and (changes, record.note) == (given.arguments, given.why)
+            return bool(given == a.Edit(msgspec.json.decode(record.changes), record.note))
         case r.ResultGiven():
-            result = msgspec.json.decode(record.result)
-            return name_of(given) == "stand_in" and (result, record.note) == (given.result, given.why)
-        case r.Resolved() if name_of(given) == "happened_times":
+            return bool(given == a.StandIn(msgspec.json.decode(record.result), record.note))
+        case r.Resolved() if isinstance(given, a.HappenedTimes):
             otherwise = "retry" if given.then == "retry" else "did_not_happen"
             return record.evidence == given.evidence and record.word in {"happened", otherwise}
         case r.Resolved() if name_of(given) in _WORDS:
@@ -187,10 +184,8 @@ def _replies(question: r.QuestionAsked, answered: Answered, given: Any, by: str)
     """True if the recorded answer is this one."""
     if not answered.by or not same_person(answered.by, by):
         return False
-    if name_of(given) == "take_over" or answered.over:
-        return name_of(given) == "take_over" and answered.over and answered.note == given.why
-    if name_of(given) != "reply":
-        return False
+    if answered.over or not isinstance(given, a.ReplyAnswer):
+        return answered.over and bool(given == a.TakeOver(answered.note))
     try:
         value = question.question.read(given.value) if isinstance(given.value, str) else given.value
     except UsageError:
