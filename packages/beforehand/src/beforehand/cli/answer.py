@@ -178,7 +178,7 @@ async def _one(call: CommandCall, seen: tuple[str, str], value: str, meant: Answ
 
 async def _after(service: ControlService, now: LoadedItem, given: a.Answer, run: str) -> tuple[str, str]:
     """A sentence about the consequences, where there is one, and the next command."""
-    word = str(type(given).__struct_config__.tag)
+    word = a.name_of(given)
     if isinstance(given, a.HappenedAnswer | a.DidNotHappenAnswer | a.CompensateAnswer):
         now = await refresh_item(service.reader, now)
         if now.contradicted and isinstance(now.subject, OperationState):
@@ -234,7 +234,7 @@ def _shown(given: a.Answer, value: str) -> str | int | float | bool:
         case a.Approve() | a.Decline():
             return isinstance(given, a.Approve)
         case _:
-            return value.strip().lower() or str(type(given).__struct_config__.tag)
+            return value.strip().lower() or a.name_of(given)
 
 
 def _tell(call: CommandCall, done: AnswerOutput, applied: Applied, note: str) -> None:

@@ -21,7 +21,7 @@ from beforehand.journal.port import RunRow
 from beforehand.model.ids import split_operation_id
 from beforehand.model.records import NOTHING, Raw
 from beforehand.model.shell import to_type
-from beforehand.people.answers import Answer
+from beforehand.people.answers import Answer, name_of
 from beforehand.people.idempotent_answers import answer_idempotently
 from beforehand.people.loaded_item import is_contradicted
 from beforehand.people.typed_answers import Typed, review_answer
@@ -73,8 +73,7 @@ async def resolve(
     note = f"{operation} is now {state.phase}, decided by {by}." if applied.at_once else _recorded(applied)
     next_step = to_type("show" if flags["abandon"] else "resume", run)
     if is_contradicted(state):
-        word = next(word for word in ("happened", "did_not", "compensate") if flags[word])
-        note, next_step = about_contradicted(operation, state.phase, word.replace("did_not", "did_not_happen"))
+        note, next_step = about_contradicted(operation, state.phase, name_of(given))
     _tell(call.screen, applied, note, next_step, operation=operation, phase=state.phase)
 
 
