@@ -1,5 +1,6 @@
 """A run that stopped and cannot go on is an item: why, what it did, what is open, and a person's word about it."""
 
+import contextlib
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from beforehand import Key, Run, agent, current_operation, tool
 from beforehand.engine.recovery import verify_stopped_run
 from beforehand.engine.suspension import stopped_change
-from beforehand.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
+from beforehand.errors import JournalUnavailable, ReplayDiverged, RunStopped, RunSuspended, UsageError
 from beforehand.inspect.doctor import rebuild
 from beforehand.inspect.timeline import timeline
 from beforehand.journal.port import Post
@@ -172,6 +173,20 @@ async def test_a_rebuilt_listing_still_asks(lab: Lab):
         await halted(lab, app, desk)
         assert (await rebuild(app.engine)).changed == []
         assert len(await items(app.service.reader)) == 1
+
+
+@virtual
+async def test_a_rebuild_that_the_journal_breaks_off_keeps_no_run(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        for call in range(1, 13):
+            lab.journal.fail_next(call)
+            with contextlib.suppress(JournalUnavailable):
+                await rebuild(app.engine)
+            lab.journal._faults.clear()
+            await lab.pass_time(seconds=1)
+            assert (await app.service.row("trip-ann")).owner is None, call
 
 
 @virtual
