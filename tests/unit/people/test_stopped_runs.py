@@ -176,17 +176,19 @@ async def test_a_rebuilt_listing_still_asks(lab: Lab):
 
 
 @virtual
-async def test_a_rebuild_that_the_journal_breaks_off_keeps_no_run(lab: Lab):
+async def test_a_rebuild_that_the_journal_breaks_off_keeps_no_run_and_calls_none_unreadable(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
+        listed = (await app.service.row("trip-ann")).reason
         for call in range(1, 13):
             lab.journal.fail_next(call)
             with contextlib.suppress(JournalUnavailable):
                 await rebuild(app.engine)
             lab.journal._faults.clear()
             await lab.pass_time(seconds=1)
-            assert (await app.service.row("trip-ann")).owner is None, call
+            row = await app.service.row("trip-ann")
+            assert (row.owner, row.reason) == (None, listed), call
 
 
 @virtual

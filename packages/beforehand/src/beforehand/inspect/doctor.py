@@ -9,7 +9,7 @@ import msgspec
 
 from beforehand.engine.engine import Engine
 from beforehand.engine.suspension import stopped_change, unreadable_change
-from beforehand.errors import JournalError, UsageError
+from beforehand.errors import ChainBroken, JournalError, Unreadable, UsageError
 from beforehand.inspect.counters import LOST, MEND, wrong_counters
 from beforehand.inspect.ledger_kinds import unreadable as unreadable_in
 from beforehand.inspect.reader import JournalReader, waits_of
@@ -134,7 +134,7 @@ async def _wanted(reader: JournalReader, row: RunRow, wall_ms: int) -> RunChange
     """The listing that a run should have. One that cannot be read is listed as such, and the others are rebuilt."""
     try:
         return _listing(await reader.history(row.run), row, wall_ms)
-    except JournalError as error:
+    except (ChainBroken, Unreadable) as error:
         return unreadable_change(error, wall_ms)
 
 
