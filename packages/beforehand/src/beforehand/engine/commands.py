@@ -316,7 +316,7 @@ async def _apply_idle(idle: ActiveRun, row: RunRow, answered: str) -> tuple[Appl
             if not release:
                 raise
             release = ()
-    idle.seal("its commands are applied")
+    idle.seal("its commands are applied")  # what its replay has scheduled finds nothing to do any more
     process.bring(receivers(added.posts))
     if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
         process.came_due.set()
