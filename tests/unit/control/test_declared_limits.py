@@ -257,14 +257,14 @@ def test_a_queue_is_known_that_is_declared_or_still_restricted(queue: str, known
 @pytest.mark.parametrize(
     ("budgets", "agents", "named"),
     [
-        ({}, {}, set()),
-        ({"all": SharedBudget(tokens=1)}, {}, set()),
-        ({"all": SharedBudget(agent="desk", tokens=1)}, {"clerk": ConcurrencyLimit(1)}, {"desk", "clerk"}),
-        ({"all": SharedBudget(tenant="acme", tokens=1)}, {"clerk": ConcurrencyLimit()}, {"clerk"}),
+        ({}, {}, []),
+        ({"all": SharedBudget(tokens=1)}, {}, []),
+        ({"all": SharedBudget(agent="desk", tokens=1)}, {"clerk": ConcurrencyLimit(1)}, ["clerk", "desk"]),
+        ({"all": SharedBudget(tenant="acme", tokens=1)}, {"clerk": ConcurrencyLimit()}, ["clerk"]),
     ],
     ids=str,
 )
-def test_the_agents_of_limits_and_of_budgets_are_named(budgets: Any, agents: Any, named: set[str]):
+def test_the_agents_of_limits_and_of_budgets_are_named(budgets: Any, agents: Any, named: list[str]):
     limits = DeclaredLimits(agents=agents, budgets=budgets)
     assert limits.limited_agents() == {f"the limit of agent {name} concerns no run": name for name in named}
 

@@ -94,7 +94,7 @@ def test_the_name_of_a_schedule_can_be_a_part_of_the_ids_of_its_runs(name: str):
         ({"every": "1h"}, replace(EACH, every_ms=3_600_000)),
         ({"input": {"a": [1, None]}}, replace(EACH, input={"a": [1, None]})),
         ({"input": {1, 2}}, replace(EACH, input=[1, 2])),
-        ({"input": {1}}, ".input: it is not JSON: "),
+        ({"input": 1j}, ".input: it is not JSON: "),
         ({"input": float("nan"), "queue": "mail"}, replace(EACH, queue="mail")),
         ({"priority": 3, "tenant": "acme", "missed": "all", "zone": "Europe/Berlin"},
          replace(EACH, priority=3, tenant="acme", missed="all", zone="Europe/Berlin")),
