@@ -258,3 +258,24 @@ def test_what_has_begun_goes_on_with_its_own_code_alone(kind: str, newest: Decla
             assert [one.lease.run for one in found] == [" ".join(agent)]
 
     at(kind, tmp_path, check)
+
+
+@kinds
+@pytest.mark.parametrize("tenants", [1, 2, 6], ids=["one tenant", "two", "each its own"])
+def test_queues_are_served_in_turn_however_many_tenants_each_of_them_has(kind: str, tenants: int, tmp_path: Path):
+    """A worker with one slot. What was served last may have no run any more in its queue that waits."""
+
+    async def check(moment: Moment) -> None:
+        for number in range(6):
+            place = QueuePlace("mail", f"t{number % tenants}")
+            await submit(moment.journal, f"mail {number}", place, due_ms=1)
+            await submit(moment.journal, f"web {number}", QueuePlace("web", "t"), due_ms=2)
+        served: list[str] = []
+        for _ in range(12):
+            moment.now_ms += 1
+            (name,) = await moment.take(newest=Declaration(), room=1)
+            await end(moment.journal, name)
+            served.append(name)
+        assert served == [f"{queue} {number}" for number in range(6) for queue in ("mail", "web")]
+
+    at(kind, tmp_path, check)

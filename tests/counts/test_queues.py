@@ -68,6 +68,7 @@ LOOKS = {
     "holders": (queues.HOLDERS, ("mail", "k1")),
     "limits": (ledger.NEWEST, ("queues",)),
     "served": (queues.SERVED, ("mail", "t1")),
+    "turn": (queues.TURN, ("mail",)),
     "oldest": (queues.OLDEST, LANE),
     "depth": ("select waiting from queue where name = ?", ("mail",)),
 }

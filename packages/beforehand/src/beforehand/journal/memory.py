@@ -383,23 +383,17 @@ class MemoryJournal:
         everyone = {(run.listing.agent, run.listing.program) for run in self._runs.values()}
         snapshot = self._queued(everyone, ())
         waiting = Counter(run.place.queue for run in self._runs.values() if run.listing.status == "queued")
-        running = Counter[str]()
+        running, oldest = Counter[str](), dict[str, int]()
         for (queue, _, _), count in snapshot.driven.items():
             running[queue] += count
-        oldest = {
-            queue: min(lane.waiting[0].ready_ms for lane in snapshot.lanes if lane.queue == queue)
-            for queue in {lane.queue for lane in snapshot.lanes}
-        }
-        names = sorted(
-            queue for queue in {*waiting, *running, *oldest} if waiting[queue] or running[queue] or queue in oldest
-        )
         agents: defaultdict[str, set[AgentKey]] = defaultdict(set)
         for lane in snapshot.lanes:
+            oldest[lane.queue] = min(lane.waiting[0].ready_ms, oldest.get(lane.queue, FOREVER_MS))
             lines = (self._runs[self._names[one.row]].listing for one in lane.waiting)
             agents[lane.queue].update((line.agent, line.program) for line in lines)
         return [
             QueueState(name, waiting[name], running[name], oldest.get(name), tuple(sorted(agents[name])))
-            for name in names
+            for name in sorted({*+waiting, *+running, *oldest})
         ]
 
     async def permit(self, request: PermitRequest) -> PermitAnswer:

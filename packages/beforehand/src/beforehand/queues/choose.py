@@ -42,13 +42,15 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The journal at one moment.
 
     `driven` counts the runs that a worker drives, by queue, agent and tenant. `holders` counts those of a key that have
-    begun and not ended, by queue and key. `served_ms` is when a tenant last got a slot, by queue and tenant.
+    begun and not ended, by queue and key. `served_ms` is when a tenant last got a slot, by queue and tenant; those
+    that have no run in a lane may be left out of it. `turns_ms` is when a queue got one for any of its tenants.
     """
 
     lanes: tuple[Lane, ...] = ()
     driven: Mapping[tuple[str, str, str], int] = {}
     holders: Mapping[tuple[str, str], int] = {}
     served_ms: Mapping[tuple[str, str], int] = {}
+    turns_ms: Mapping[str, int] = {}
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -95,10 +97,10 @@ class _Usage:
         for (queue, agent, tenant), count in snapshot.driven.items():
             self._count(queue, agent, tenant, count)
         self._served = dict(snapshot.served_ms)
-        self._served_queue: dict[str, int] = {}
+        self._served_queue = dict(snapshot.turns_ms)
         for (queue, _), at in self._served.items():
             self._served_queue[queue] = max(at, self._served_queue.get(queue, 0))
-        self._last = max(self._served.values(), default=0)
+        self._last = max(self._served_queue.values(), default=0)
 
     def _count(self, queue: str, agent: str, tenant: str, count: int) -> None:
         self._queues[queue] += count

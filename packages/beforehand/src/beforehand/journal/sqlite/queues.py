@@ -55,6 +55,9 @@ HOLDERS: Final = "select count(*) from run where holds = 1 and queue = ? and abo
 SERVED: Final = (
     "select max(served_ms) from run where queue = ? and tenant = ? and queue <> '' and served_ms is not null"
 )
+# When a queue last got a slot, whichever tenants it has now. A hint: without it a queue is served out of turn once.
+TURN: Final = "select max(cast(body as integer)) from hint where name = 'turn/' || ?"
+_TURNED: Final = "insert or replace into hint (name, body) values ('turn/' || ?, ?)"
 OLDEST: Final = (
     f"select min(ready_ms) from run where agent = ? and program = ? and {_WAITS}"  # noqa: S608 -- constants
     " and queue = ? and tenant = ? and priority = ?"
@@ -113,6 +116,7 @@ class QueueTables:
                 ((name,),) = database.rows(_START, (request.worker, wall, wall, row))
                 line = find(database, str(name))
                 assert line is not None
+                database.change(_TURNED, (line.queue, str(wall)))
                 started.append(replace(granted(database, line, request.worker), slot=True, ready_ms=ready))
             if not chosen.behind:
                 break
@@ -120,7 +124,7 @@ class QueueTables:
 
     def states(self, database: Database) -> list[QueueState]:
         """Every queue in which a run waits or is driven."""
-        waiting = {str(name): cast("int", n) for name, n in database.rows("select name, waiting from queue")}
+        waiting = dict(cast("list[tuple[str, int]]", database.rows("select name, waiting from queue where waiting")))
         running, oldest, agents = Counter[str](), dict[str, int](), dict[str, dict[AgentKey, None]]()
         gone, wall = self._roll.gone_owners(database), self._roll.wall_ms()
         for (queue, _, _), count in self._driven(database, gone).items():
@@ -132,10 +136,9 @@ class QueueTables:
                 oldest[queue] = min(since, oldest.get(queue, since))
                 if since <= wall:
                     agents.setdefault(queue, {})[agent, program] = None
-        names = sorted({*running, *oldest, *(name for name, number in waiting.items() if number)})
         return [
             QueueState(name, waiting.get(name, 0), running[name], oldest.get(name), tuple(agents.get(name, ())))
-            for name in names
+            for name in sorted({*running, *oldest, *waiting})
         ]
 
     def _chosen(self, database: Database, request: TakeRequest, most: int = 1) -> Choice:
@@ -152,6 +155,7 @@ class QueueTables:
             self._driven(database, gone),
             {key: _number(database, HOLDERS, key) for key in keys},
             {share: _number(database, SERVED, share) for share in shares},
+            {queue: _number(database, TURN, (queue,)) for queue in {lane.queue for lane in lanes}},
         )
         return choose(request.newest.limits, snapshot, request.room)
 
@@ -212,6 +216,6 @@ def _candidates(found: list[tuple[Value, ...]], skip: Collection[str]) -> tuple[
     return tuple(Candidate(row, ready, key, bool(holds)) for row, ready, key, holds, name in lines if name not in skip)
 
 
-def _number(database: Database, sql: str, values: tuple[str, str]) -> int:
+def _number(database: Database, sql: str, values: tuple[str, ...]) -> int:
     ((found,),) = database.rows(sql, values)
     return cast("int", found or 0)
