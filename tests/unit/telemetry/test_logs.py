@@ -28,9 +28,12 @@ class Lines(logging.Handler):
         self.lines.append(json.loads(text))
 
 
-def written(message: str, *args: object, name: str = "shop", **options: Any) -> dict[str, Any]:
+def written(
+    message: str, *args: object, name: str = "shop", exc_info: Any = None, extra: dict[str, object] | None = None
+) -> dict[str, Any]:
     lines = Lines()
-    lines.handle(logging.getLogger(name).makeRecord(name, logging.WARNING, "f", 1, message, args, None, **options))
+    log = logging.getLogger(name)
+    lines.handle(log.makeRecord(name, logging.WARNING, "f", 1, message, args, exc_info, extra=extra))
     return lines.lines[0]
 
 
@@ -124,3 +127,50 @@ def test_a_queue_between_keeps_the_run():
     lines = Lines()
     lines.handle(waiting.get())
     assert lines.lines[0]["run"] == "r-ann"
+
+
+def test_what_other_handlers_and_newer_pythons_note_on_a_record_is_no_field_of_its_line():
+    record = logging.LogRecord("shop", logging.WARNING, "f", 1, "m %s", ("x",), None)
+    record.taskName = None
+    logging.Formatter("%(asctime)s %(message)s").format(record)
+    LogContext().filter(record)
+    record.order = "A-17"
+    line = json.loads(JsonFormatter().format(record))
+    assert set(line) == {"time", "level", "logger", "message", "order"}
+    assert line["message"] == "m x"
+
+
+def test_an_error_is_told_whether_it_was_raised_or_not():
+    """Outside of an exception, `exc_info=True` names none."""
+    made = ValueError("never raised")
+    record = logging.LogRecord("shop", logging.ERROR, "f", 1, "m", (), (ValueError, made, None))
+    line = json.loads(JsonFormatter().format(record))
+    assert (line["error"]["type"], line["error"]["message"]) == ("ValueError", "never raised")
+    record.exc_info, record.exc_text = (None, None, None), None
+    assert "error" not in json.loads(JsonFormatter().format(record))
+
+
+def test_the_run_of_a_message_of_the_runtime_is_found_behind_other_values():
+    assert written("%s and %s: run %s waits for %s", "a", "b", "r-ann", "c", name="beforehand")["run"] == "r-ann"
+    assert written("run %s, then run %s", "r-ann", "r-bob", name="beforehand")["run"] == "r-ann"
+
+
+class Mute(Exception):
+    """An error that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+    __repr__ = __str__
+
+
+def test_no_line_is_lost_for_a_value_or_an_error_that_cannot_be_shown():
+    unseen = "<Mute without a text: RuntimeError>"
+    line = written("failed", exc_info=(Mute, Mute(), None), extra={"cause": Mute(), "causes": {"first": [Mute()]}})
+    assert (line["message"], line["error"]["type"], line["error"]["message"]) == ("failed", "Mute", unseen)
+    assert (line["cause"], line["causes"]) == (unseen, {"first": [unseen]})
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    line = written("m", extra={"deep": deep, "beside": 1})
+    assert (line["message"], line["deep"], line["beside"]) == ("'m'", "<list without a text: RecursionError>", "1")

@@ -380,8 +380,7 @@ class MemoryJournal:
 
     async def queues(self) -> list[QueueState]:
         self._call("queues")()
-        everyone = {(run.listing.agent, run.listing.program) for run in self._runs.values()}
-        snapshot = self._queued(everyone, ())
+        snapshot = self._queued({(run.listing.agent, run.listing.program) for run in self._runs.values()}, ())
         waiting = Counter(run.place.queue for run in self._runs.values() if run.listing.status == "queued")
         running, oldest = Counter[str](), dict[str, int]()
         for (queue, _, _), count in snapshot.driven.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -16,13 +17,8 @@ _NAMED: Final = "run %s"
 """How the runtime's own messages name a run, whose code may not be what runs at that moment."""
 _ATTRIBUTES: Final = {"run": "", "operation": "", "tool": "", "attempt": 0}
 _PREFIX: Final = "beforehand_"
-_STANDARD: Final = {
-    *logging.makeLogRecord({}).__dict__,
-    "message",
-    "asctime",
-    "taskName",
-    *(_PREFIX + name for name in _ATTRIBUTES),
-}
+_ADDED: Final = {"message", "asctime", "taskName", *(_PREFIX + name for name in _ATTRIBUTES)}
+_STANDARD: Final = {*logging.makeLogRecord({}).__dict__, *_ADDED}
 
 
 class LogContext(logging.Filter):
@@ -58,16 +54,21 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             **{name: value for name in _ATTRIBUTES if (value := getattr(record, _PREFIX + name))},
         }
-        if record.exc_info and record.exc_info[1] is not None:
-            error = record.exc_info[1]
+        if record.exc_info and (error := record.exc_info[1]) is not None:
             stack = self.formatException(record.exc_info)
-            fields["error"] = {"type": type(error).__name__, "message": str(error), "stack": stack}
-        extra = {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
-        fields = {**extra, **fields}
+            fields["error"] = {"type": type(error).__name__, "message": _text(error), "stack": stack}
+        fields = {name: value for name, value in record.__dict__.items() if name not in _STANDARD} | fields
         try:
-            return msgspec.json.encode(fields, enc_hook=str).decode()
+            return msgspec.json.encode(fields, enc_hook=_text).decode()
         except (TypeError, ValueError, RecursionError):  # a value without a JSON form, or text that is no Unicode
-            return msgspec.json.encode({name: ascii(value) for name, value in fields.items()}).decode()
+            return msgspec.json.encode({name: _text(value, ascii) for name, value in fields.items()}).decode()
+
+
+def _text(value: object, form: Callable[[object], str] = str) -> str:
+    try:
+        return form(value)
+    except Exception as error:  # noqa: BLE001 - whatever a class of users raises, the line is written
+        return f"<{type(value).__name__} without a text: {type(error).__name__}>"
 
 
 def _present(record: logging.LogRecord) -> dict[str, object]:
