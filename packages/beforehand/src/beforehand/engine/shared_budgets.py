@@ -151,7 +151,7 @@ async def charge_for(driver: OperationDriver, operation: OperationState) -> Shar
     if not budgets or _is_in_another_currency(driver, budgets):
         return None
     newest, now = active.process.queues.newest, active.process.wall_ms()
-    free = intent.serves or intent.completes or operation.approval.extra_attempt
+    free = intent.serves or operation.approval.extra_attempt
     limits = SharedLimits({} if free else budgets, None if newest is None else newest.entry)
     return SharedCharge({name: _period(name, one, now) for name, one in budgets.items()}, limits)
 

@@ -38,12 +38,12 @@ def tree_budget(limits: RunBudget) -> SharedBudget:
     )  # fmt: skip
 
 
-def trees_of(active: OwnedRun, *, starting: bool = False) -> tuple[str, ...]:
-    """The runs whose limits this run shares: those above it, and itself once it has a child or is `starting` one."""
+def trees_of(active: OwnedRun) -> tuple[str, ...]:
+    """The runs whose limits this run shares: those above it, and itself once it has a child."""
     history = active.history
     started = history.lifecycle.started
     above = () if started is None or started.parent is None else started.parent.budgets
-    begun = history.budget is not None and (history.children is not None or starting)
+    begun = history.budget is not None and history.children is not None
     return (*above, active.run) if begun else above
 
 

@@ -126,6 +126,4 @@ def _beside(step: str, other: str) -> bool:
 
 def _of_code(operation: OperationState) -> bool:
     """True if code waits for it: it serves no other operation, and is not held for a commit."""
-    return not (
-        operation.intent.serves or operation.intent.completes or operation.released or operation.phase == "held"
-    )
+    return not (operation.intent.serves or operation.released or operation.phase == "held")

@@ -235,7 +235,7 @@ def is_effect(operation: OperationState | None) -> bool:
     What serves another operation never counts: a spent budget stops no compensation. Nor does an outcome that was
     taken from another operation.
     """
-    if operation is None or operation.intent.serves or operation.intent.completes:
+    if operation is None or operation.intent.serves:
         return False
     if operation.final:
         return operation.landed and operation.may_have_been_sent

@@ -121,7 +121,7 @@ def sends_on_order(history: RunHistory, operation: OperationState) -> bool:
 
     Of a cancelled run or an aborted transaction only what the order settles by its key and compensates then.
     """
-    if operation.intent.serves or operation.intent.completes:
+    if operation.intent.serves:
         return bool(operation.intent.serves)
     gone = history.boundaries.called_off(operation.step)
     if gone is None or gone.over:
