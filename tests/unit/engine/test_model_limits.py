@@ -181,6 +181,38 @@ async def test_a_call_that_may_ask_several_models_gives_back_what_it_did_not_ask
     assert gaps(server.began)[1] > 50
 
 
+BOTH = ("acme/big", "small")
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered_by", "charged"),
+    [
+        ("acme/big", "", ["acme/big"]),
+        ("acme/big", "acme/big", ["acme/big"]),
+        ("acme/big", "acme/big-0425", ["acme/big"]),
+        (BOTH, "small", ["small"]),
+        (BOTH, "acme/big", ["acme/big"]),
+        (BOTH, "", [*BOTH]),
+        (BOTH, "another", [*BOTH]),
+    ],
+)
+@virtual
+async def test_tokens_are_charged_to_the_model_that_answered_for_all_and_for_its_tenant(
+    lab: Lab, asked: str | tuple[str, ...], answered_by: str, charged: list[str]
+):
+    server = ModelServer(lab, 0.001, tokens=300)
+    server.answered_by = answered_by
+    desk, both = asking(server, asked), {model: ModelLimit(tokens="600/minute") for model in BOTH}
+    limits = DeclaredLimits(models=both, tenants={"*": TenantLimits(models=both)})
+    async with lab.app(desk, queues=limits, recover=True) as app:
+        await app.submit(desk, "ann", tenant="acme")
+        await lab.pass_time(seconds=5)
+        assert (await lab.journal.runs(run="r-ann"))[0].status == "completed"
+        now_ns = lab.journal.now().ms * 1_000_000
+        due = {use.name for use in await lab.journal.permits() if use.pace.due_ns - now_ns > 20 * 10**9}
+    assert due == {f"tokens of {model}{whose}" for model in charged for whose in ("", " / tenant acme")}
+
+
 @virtual
 async def test_a_model_without_a_limit_asks_for_no_permit(lab: Lab):
     server = ModelServer(lab, 0.001)

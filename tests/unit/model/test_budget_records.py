@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from beforehand.model import records as r
+from beforehand.model.money import written_money
 from beforehand.model.run_budget import BudgetLeft, BudgetState, ReservedCall, part_left, reservation, use_of, words_of
 from beforehand.model.shared_use import Charge, Reservation, SharedUse
 from beforehand.model.usage import CallCost, Usage
@@ -16,6 +17,7 @@ from beforehand.policies import MOST, RunBudget
 
 CENT = 10**7
 LIMITS = RunBudget(tokens=1000, model_calls=10, effects=5, cost="1 EUR")
+NOTHING = RunBudget(tokens=0, model_calls=0, effects=0, cost="0 EUR")
 
 
 def eur(cents: float, currency: str = "EUR") -> CallCost:
@@ -142,10 +144,13 @@ def test_calls_of_models_are_limited_where_a_limit_is_about_them(limits: dict[st
     ids=str,
 )  # fmt: skip
 def test_a_raise_adds_to_the_limits_that_there_are(added: dict[str, Any], limits: RunBudget):
-    state, none = BudgetState(LIMITS), BudgetState(RunBudget(tokens=7))
-    for one in (state, none):
+    state, none, zero = BudgetState(LIMITS), BudgetState(RunBudget(tokens=7)), BudgetState(NOTHING)
+    for one in (state, none, zero):
         one.take(r.BudgetRaised(by="ann", **added))
     assert state.limits == limits
+    more = {name: added.get(name, 0) for name in ("tokens", "model_calls", "effects")}
+    money = written_money(added.get("money", "0 EUR"))
+    assert (zero.limits.money, replace(zero.limits, cost=None)) == (money, RunBudget(**more)), "0 is a limit, too"
     assert none.limits == RunBudget(tokens=min(MOST, 7 + added.get("tokens", 0))), "no limit is made"
 
 
