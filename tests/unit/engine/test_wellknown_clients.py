@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 import aiohttp
 import httpx
@@ -275,8 +276,8 @@ def test_a_challenge_answered_before_the_refusal_is_ambiguous(loopback: net.Loop
 @pytest.mark.parametrize("client", ["httpx", "requests"])
 def test_a_refusal_met_by_a_streamed_body_is_ambiguous(client: str, loopback: net.Loopback) -> None:
     """The refused connection is another request's; this one's head had left by then."""
-    seen: list[bytes] = []
-    outer = loopback.serve(lambda stream: seen.append(net.read_to_the_end(stream)))
+    seen = SimpleQueue[bytes]()
+    outer = loopback.serve(lambda stream: seen.put(net.read_to_the_end(stream)))
     refused = loopback.refused()
 
     def body() -> Iterator[bytes]:
@@ -287,8 +288,7 @@ def test_a_refusal_met_by_a_streamed_body_is_ambiguous(client: str, loopback: ne
     error = net.ended_by(lambda: post(f"http://127.0.0.1:{outer}/", **{BODY[client]: body()}))
     assert isinstance(error, httpx.ConnectError)
     assert classify(error).rule == "earlier-send"
-    loopback.wait()
-    assert seen[0].startswith(b"POST / HTTP/1.1")
+    assert seen.get(timeout=5).startswith(b"POST / HTTP/1.1")
 
 
 def test_aiohttp_that_sent_again_on_a_new_connection_is_ambiguous(loopback: net.Loopback) -> None:

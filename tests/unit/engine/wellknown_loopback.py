@@ -22,7 +22,6 @@ class Loopback:
 
     stack: contextlib.ExitStack
     serving: list[socket.socket] = field(default_factory=list)
-    threads: list[threading.Thread] = field(default_factory=list)
 
     def serve(self, talk: Talk, tls: ssl.SSLContext | None = None) -> int:
         """Answer every connection with `talk`, then close it; returns the port."""
@@ -30,7 +29,6 @@ class Loopback:
         self.serving.append(listener)
         thread = threading.Thread(target=self._accept, args=(listener, talk, tls), daemon=True)
         thread.start()
-        self.threads.append(thread)
         self.stack.callback(thread.join, 5)
         self.stack.callback(_stop, listener)
         return port_of(listener)
@@ -59,12 +57,6 @@ class Loopback:
     def silent(self) -> int:
         """The kernel accepts and acknowledges what is sent; no process ever reads or answers."""
         return port_of(self._listen(backlog=8))
-
-    def wait(self) -> None:
-        """Stop listening, and wait until every conversation has ended."""
-        self.stop_listening()
-        for thread in self.threads:
-            thread.join(5)
 
     def _listen(self, backlog: int) -> socket.socket:
         listener = self._keep(socket.socket())
