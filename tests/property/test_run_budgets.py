@@ -119,7 +119,6 @@ def holds(witness: Witness) -> None:
         assert budget.unpriced == len(witness.assumed)
         assert budget.reserved("cost") == sum(witness.flying.values()) * UNIT
         assert max(0, budget.cost - money.units) <= witness.since_cost * UNIT, "only calls in flight exceed a limit"
-        assert budget.remaining("cost") == max(0, money.units - budget.cost - budget.reserved("cost"))
     if limits.model_calls is not None:
         assert budget.model_calls + len(witness.flying) <= limits.model_calls
     if limits.tokens is not None:

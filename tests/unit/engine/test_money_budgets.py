@@ -93,7 +93,7 @@ async def test_calls_are_settled_by_their_cost_and_the_last_one_may_exceed_the_l
         assert stopped.value.reason == "budget"
         budget = await budget_of(app)
         total = await summed(app)
-    assert (budget.cost, budget.remaining("cost"), budget.open) == (2_607_000_000, 0, {})
+    assert (budget.cost, budget.open) == (2_607_000_000, {})
     assert total.cost == {"EUR": Decimal("2.607")} == {"EUR": amount_of(budget.cost)}
 
 

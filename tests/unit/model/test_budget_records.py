@@ -95,7 +95,6 @@ def test_a_call_reserves_until_it_ends_and_then_counts_by_its_end(ends: str, for
     assert {name: state.reserved(name) for name in ("tokens", "model_calls", "cost", "effects")} == {
         "tokens": 100, "model_calls": 1, "cost": 10 * CENT, "effects": 0,
     }  # fmt: skip
-    assert [state.remaining(name) for name in ("tokens", "model_calls", "cost", "effects")] == [900, 9, 90 * CENT, 5]
     state.take(answers(usage, price, "another step")[form])
     assert (state.open, figures(state)) == (OPEN, {}), "another step has no reservation"
     state.take(answers(usage, price)[form])
@@ -190,6 +189,7 @@ def test_the_part_that_is_left_is_that_of_each_limit_of_calls_without_the_call_t
     assert set(state.open) == {"a", "b"}
     assert list(BudgetState(RunBudget(effects=1)).left("a")) == []
     assert list(BudgetState(RunBudget(tokens=1), tokens=2).left("a")) == [BudgetLeft(0.0, "tokens of the run")]
+    assert {(one.words, one.share) for one in BudgetState(NOTHING).left("a")} == {(words, 0.0) for words in by_words}
 
 
 def test_small_figures_of_budgets():

@@ -105,11 +105,6 @@ class BudgetState(msgspec.Struct, eq=False):
             case "effects":
                 return 0
 
-    def remaining(self, limit: BudgetLimit) -> int | None:
-        """The part of a limit that is neither used nor reserved, at least 0; None where it does not hold."""
-        most = self.limits.most(limit)
-        return None if most is None else max(0, most - self.used(limit) - self.reserved(limit))
-
     def spent(self, limits: tuple[BudgetLimit, ...], without: int = 0) -> str:
         """The limits of these that are reached, in words; empty if none is. `without` is not counted."""
         found: list[str] = []
