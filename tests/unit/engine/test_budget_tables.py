@@ -320,6 +320,9 @@ FULL: list[tuple[dict[str, Any], dict[str, int], bool]] = [
     ({"tokens": 10}, {"tokens": 10}, True),
     ({"tokens": 10}, {"tokens": 11}, True),
     ({"tokens": 0}, {}, True),
+    ({"tokens": 0, "model_calls": 9}, {}, True),  # a limit of 0 is one, too
+    ({"tokens": 9, "effects": 0}, {"tokens": 9}, True),
+    ({"tokens": 9, "effects": 0}, {}, False),
     ({"tokens": 10}, {"model_calls": 99}, False),  # it is counted, and has no limit
     ({"tokens": 10, "model_calls": 2}, {"tokens": 10, "model_calls": 1}, True),  # no model can be called any more
     ({"tokens": 10, "model_calls": 2}, {"tokens": 9, "model_calls": 2}, True),

@@ -240,6 +240,7 @@ async def test_budgets_that_runs_share_are_gauges(lab: Lab):
     budgets = {
         "week": SharedBudget(agent="shop", tokens=40),
         "calls": SharedBudget(tenant="eu", model_calls=9, cost="2.50 EUR"),
+        "closed": SharedBudget(tenant="us", tokens=0, effects=0),
     }
     async with lab.app(shop, telemetry=measured) as app:
         await app.engine.queues.declare(app.engine.journal, DeclaredLimits(budgets=budgets))
@@ -254,7 +255,11 @@ async def test_budgets_that_runs_share_are_gauges(lab: Lab):
     assert (found["beforehand_budget_waiting", "week"], found["beforehand_budget_waiting", "calls"]) == (1, 0)
     assert found["beforehand_budget_limit", "calls", "model_calls"] == 9
     assert found["beforehand_budget_limit", "calls", "cost EUR"] == 2.5
-    assert ("beforehand_budget_limit", frozenset({"calls", "tokens"})) not in found
+    limits = {tuple(sorted(labels)) for name, labels in found if name == "beforehand_budget_limit"}
+    assert limits == {
+        ("tokens", "week"), ("calls", "model_calls"), ("calls", "cost EUR"), ("closed", "tokens"), ("closed", "effects"),
+    }  # fmt: skip
+    assert found["beforehand_budget_limit", "closed", "tokens"] == 0
 
 
 @pytest.mark.parametrize(
