@@ -87,6 +87,7 @@ class Checker:
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
         self._residue: set[tuple[str, int]] = set()
+        self._overslept: set[tuple[str, int]] = set()  # those of them that left once the outcome was known
         self._acknowledged: list[tuple[str, int, bytes]] = []
         self._canary: Final = world.canary.encode()
         self._decided: defaultdict[str, set[str]] = defaultdict(set)
@@ -195,6 +196,8 @@ class Checker:
         self.plans.arrived(request)
         self.approvals.arrived(request)
         if isinstance(operation.settled, r.OperationSettled):
+            if self.stood_still(request.operation, request.attempt):
+                self._overslept.add((request.operation, request.attempt))
             late = request.attempt in operation.ended
             if not late and operation.settled.status != "unknown" and request.service not in NATURAL:
                 self._world.tell(None, f"{request.operation} attempt {request.attempt} arrives after the outcome")
@@ -422,15 +425,19 @@ class Checker:
         for accident in self._world.accidents:
             self.broken(19, f"an unhandled error: {accident}")
 
+    def _in_time(self, name: str) -> bool:
+        """True if it happened, but for calls that stood still before their first byte until it was settled."""
+        return any((name, effect.attempt) not in self._overslept for effect in self._effects.get(name, ()))
+
     def _at_the_end_of_operations(self) -> None:
         for name, known in self.operations.items():
-            settled, done = known.settled, self._effects.get(name) and not self.answers.taken_back(name)
+            settled, done = known.settled, self._in_time(name) and not self.answers.taken_back(name)
             if not isinstance(settled, r.OperationSettled) or settled.basis.by == "person" or known.person:
                 continue
             if settled.status in {"failed", "cancelled"} and done:
                 self.broken(4, f"{name} is {settled.status} ({settled.rule}), and it happened")
         for outcome, at in self._told:
             person = outcome.basis is not None and outcome.basis.by == "person"
-            done = self._effects.get(outcome.operation) and not self.answers.taken_back(outcome.operation)
+            done = self._in_time(outcome.operation) and not self.answers.taken_back(outcome.operation)
             if outcome.status in {"failed", "cancelled"} and done and not person:
                 self.broken(12, f"the agent heard at {at} ms that {outcome.operation} {outcome.status}; it happened")
