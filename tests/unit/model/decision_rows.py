@@ -138,6 +138,12 @@ READ_BACK: Final = (
         {"expects": True},
     ),
     Row(
+        "returned, evidence expected: absent until the deadline, and the window is unknown",
+        lambda s: s.sent("returned").verified("did_not_happen").later(s.contract.verify_deadline_ms),
+        {},
+        {"expects": True, "settle_ms": None},
+    ),
+    Row(
         "returned, evidence expected: something else is there",
         lambda story: story.sent("returned").verified("conflict"),
         {},

@@ -240,6 +240,9 @@ READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = IN_EACH_TABLE | {
     "returned, evidence expected: cannot tell until the deadline": {
         "*": "succeeded unverified: returned, could not be read back",
     },
+    "returned, evidence expected: absent until the deadline, and the window is unknown": {
+        "*": "unknown: returned, but absent after the window",
+    },
     "returned, evidence expected: something else is there": {
         "*": "park: returned, but something else is there",
     },

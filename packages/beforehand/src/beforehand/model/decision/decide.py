@@ -97,9 +97,10 @@ def _returned(case: Case) -> Move | None:
         return Settle("returned, evidence read back", "succeeded", EVIDENCE, attempt=attempt.number)
     if operation.verification.conflict:
         return Park("returned, but something else is there", why=operation.verification.conflict)
-    if operation.verification.absent_through >= attempt.number:
+    over = not case.can_verify or verification_over(case)
+    if operation.verification.absent_through >= attempt.number or (over and operation.verification.missing):
         return Settle("returned, but absent after the window", "unknown", RULE, "returned, but not there")
-    if not case.can_verify or verification_over(case):
+    if over:
         return Settle(
             "returned, could not be read back", "succeeded", RETURNED, attempt=attempt.number, unverified=True
         )
