@@ -9,6 +9,7 @@ import pytest
 
 from beforehand.journal.port import Post
 from beforehand.journal.sqlite.journal import SqliteJournal
+from beforehand.journal.sqlite.opening import grow_log
 
 MINUTE_NS = 60 * 10**9
 
@@ -40,6 +41,9 @@ def test_a_commit_of_another_connection_changes_the_mark(tmp_path: Path, folded:
         mine, other = SqliteJournal(path), SqliteJournal(path)
         await mine.open()
         await other.open()
+        if folded:
+            await other.post(Post("a", "first", b"1"))
+            grow_log(path)
         for number in range(3):
             mark = await settled(mine, path)
             assert mine.mark() == mark, "nothing was written"
@@ -50,7 +54,7 @@ def test_a_commit_of_another_connection_changes_the_mark(tmp_path: Path, folded:
             assert mine.mark() is None, "a second commit could bear the same time"
             age(path)
             assert mine.mark() != mark
-            assert not folded or number == 0 or size_of_log(path) == size
+            assert not folded or size_of_log(path) == size
         await other.close()
         await mine.close()
         assert mine.mark() is None
