@@ -6,11 +6,13 @@ Hypothesis derives its examples from the test itself, so a failure repeats when 
 `make deep` draws anew each time, and prints the command that repeats a failure.
 """
 
+import fcntl
 import gc
 import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,17 +70,41 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Progress(config), "progress-file")
 
 
+def is_held(place: Path) -> bool:
+    """Lock a directory for this process, unless it is that of a suite which still runs."""
+    held = os.open(place, os.O_RDONLY)  # open until this process ends
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        return False
+    return True
+
+
 def stay_in_memory() -> None:
     """Let the files of tests lie in memory, where there is room for them: syncs of the disk take a tenth of the suite.
 
     A process that is killed leaves the same there. `tests/disk` says itself what a power loss leaves, and `make deep`
-    runs on the disk.
+    runs on the disk. Files of suites that were killed are removed.
     """
     if "TMPDIR" in os.environ or not IN_MEMORY.is_dir():
         return
-    place = os.statvfs(IN_MEMORY)
-    if place.f_bavail * place.f_frsize >= ROOM and not place.f_flag & os.ST_NOEXEC:
-        os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
+    for left in IN_MEMORY.glob("bh-*"):
+        if is_held(left):
+            shutil.rmtree(left, ignore_errors=True)
+    room = os.statvfs(IN_MEMORY)
+    if room.f_bavail * room.f_frsize >= ROOM and not room.f_flag & os.ST_NOEXEC:
+        place = IN_MEMORY / f"bh-{os.getpid()}"  # short: the path of a socket has at most 107 bytes
+        place.mkdir(mode=0o700)
+        is_held(place)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(place)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Give the memory back, unless there is a failure to look at: then the next suite does."""
+    if exitstatus == 0 and tempfile.tempdir == str(IN_MEMORY / f"bh-{os.getpid()}"):
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
