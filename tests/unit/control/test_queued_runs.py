@@ -263,9 +263,12 @@ def test_a_run_of_a_queue_goes_on_with_a_slot_and_ends_without_one(queue: str, s
     assert needs == (queue == "mail" and not slot and status in {"running", "suspended", "halted"})
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["one failed", "and so did the next"])
 @pytest.mark.parametrize("lost", [True, False], ids=["the answer was lost", "nothing was taken"])
 @virtual
-async def test_the_look_after_a_failed_one_gives_back_what_that_has_taken_and_nothing_else(lab: Lab, lost: bool):
+async def test_the_look_after_a_failed_one_gives_back_what_that_has_taken_and_nothing_else(
+    lab: Lab, lost: bool, again: bool
+):
     """Not the runs of another process, nor those that this one drives, in a queue or in none."""
     desk = desk_of(lab, seconds=100)
     async with lab.app(desk, **DAYS) as other, lab.app(desk, **DAYS) as mine:
@@ -288,6 +291,10 @@ async def test_the_look_after_a_failed_one_gives_back_what_that_has_taken_and_no
         with pytest.raises(JournalUnavailable):
             await take_slots(mine.engine, 9, ())
         del lab.journal.take
+        if again:
+            lab.journal.fail_next()
+            with pytest.raises(JournalUnavailable):
+                await take_slots(mine.engine, 9, {"ticket-lost"})
         before = {line.run: line for line in await lab.journal.runs()}
         assert await take_slots(mine.engine, 9, {"ticket-lost"}) == []
         await lab.pass_time(seconds=1)

@@ -171,6 +171,23 @@ async def test_what_was_given_on_leaves_its_room_to_what_comes_later(lab: Lab, m
 
 
 @virtual
+async def test_what_is_read_back_makes_no_room_for_more(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    """It was left out, so it had no place among what waits."""
+    kept = Kept()
+    journal, log, _ = await following(lab, kept)
+    for room, step in ((0, "s#1"), (2, "s#2")):
+        monkeypatch.setattr(telemetry, "BACKLOG", room)
+        await log.append([started(step), ended(step)])
+    await asyncio.sleep(1)
+    assert kept.calls == [("s#1", 1), ("s#2", 1)]
+    for step in ("s#3", "s#4"):
+        await log.append([started(step), ended(step)])
+    await asyncio.sleep(1)
+    assert kept.calls[2:] == [("s#3", 1)]
+    await journal.close()
+
+
+@virtual
 async def test_a_follower_that_raises_learns_how_the_drive_ended(lab: Lab):
     class Raising(Kept):
         def ended(self, drive: Drive, spans: Sequence[SpanValue], /) -> None:

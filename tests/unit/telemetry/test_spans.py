@@ -161,9 +161,6 @@ ROWS: dict[str, tuple[list[r.Record], list[SpanValue]]] = {
         [paid({END: "not_sent"}, error="not_sent"), waited("retry", (5, 9)), paid({END: "returned"}, (9, 12), 2)],
     ),
     "a wait without a rule": ([begins(), replace(AGAIN, rule=""), settles()], [waited("wait", (5, 9))]),
-    "a wait beside a contradiction": (
-        [begins(), AGAIN, r.Contradicted(step="pay#1", evidence="", at=7), settles()], [waited("retry", (5, 9))],
-    ),
     "accepted, and answered later": ([begins(), DEFERRED, settles()], ACCEPTED),
     "accepted, and told so": (
         [begins(), DEFERRED, r.Delivered(step="pay#1", told="pending", at=4), settles()], ACCEPTED,
@@ -220,6 +217,24 @@ def test_each_record_begins_and_ends_the_spans_of_its_row(row: str):
     records, expected = ROWS[row]
     spans = RunSpans("r-ann")
     assert [span for record in records for span in spans.add(record)] == expected
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        r.Reobserved(step="pay#1", reading="same", at=7),
+        r.Contradicted(step="pay#1", evidence="", at=7),
+        r.LateReport(step="pay#1", number=1, end=r.End("returned"), at=7),
+        r.CallerLeft(step="pay#1", at=7),
+        r.Delivered(step="pay#1", told="pending", at=7),
+    ],
+    ids=lambda beside: type(beside).__name__,
+)
+def test_what_is_learned_of_a_call_that_waits_does_not_end_the_wait(beside: r.Record):
+    spans = RunSpans("r-ann")
+    assert [span for one in (begins(), AGAIN, beside, settles()) for span in spans.add(one)] == [
+        waited("retry", (5, 9))
+    ]
 
 
 @pytest.mark.parametrize(
