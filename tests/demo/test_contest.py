@@ -1,6 +1,7 @@
 """Real processes: the workers are killed where the schedule says, and the referee counts at the services."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from dataclasses import dataclass, field
@@ -78,7 +79,10 @@ def test_services_that_end_early_end_the_demo(tmp_path):
 
     def shoot(_news):
         for witness in running(tmp_path, "witness"):
-            os.kill(witness, signal.SIGKILL)
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # it was shot at the news before, and has just been waited for
+                os.kill(witness, signal.SIGKILL)
 
     contest = Contest(7, requests, tmp_path, [WithoutBeforehand(requests, tmp_path)], shoot)
     with pytest.raises(DemoError, match="services ended early"):

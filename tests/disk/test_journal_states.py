@@ -10,6 +10,7 @@ import json
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,15 +61,9 @@ def operations(request: pytest.FixtureRequest, tmp_path: Path) -> list[Operation
 
 
 @pytest.fixture
-def image(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[Path]:
-    if not IN_MEMORY.is_dir():
-        yield tmp_path / "image"
-        return
-    place = IN_MEMORY / f"beforehand-{tmp_path_factory.getbasetemp().name}-{tmp_path.name}"
-    place.mkdir()
-    yield place
-    clear(place)
-    place.rmdir()
+def image() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="beforehand-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
+        yield Path(place)
 
 
 def clear(place: Path) -> None:
