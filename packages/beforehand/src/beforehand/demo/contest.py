@@ -85,7 +85,9 @@ class Contest:
     folder: Path
     sides: Sequence[Side]
     watch: Callable[[News], None]
-    _workers: dict[tuple[str, int], Process] = field(default_factory=dict[tuple[str, int], Process])
+    _workers: dict[tuple[str, int], asyncio.Task[Process]] = field(
+        default_factory=dict[tuple[str, int], asyncio.Task[Process]]
+    )
     _shot: set[Process] = field(default_factory=set[Process])
     _kills: Counter[str] = field(default_factory=Counter[str])
 
@@ -109,8 +111,7 @@ class Contest:
             await _cancelled(listening, playing)
 
     async def _play(self, side: Side, addresses: Addresses) -> Result:
-        place = self.folder / side.name
-        place.mkdir(parents=True, exist_ok=True)
+        self._addresses(side).parent.mkdir(parents=True, exist_ok=True)
         self._addresses(side).write_bytes(msgspec.json.encode(addresses))
         await _together([self._work(side, lane) for lane in range(LANES)])
         async with httpx2.AsyncClient(trust_env=False) as client:
@@ -122,8 +123,10 @@ class Contest:
     async def _work(self, side: Side, lane: int) -> None:
         """Start the worker of a lane, and restart it after each kill, until it has finished."""
         while True:
-            worker = await self._start(f"{side.name}-{lane}", side.command(lane), self._addresses(side))
-            self._workers[side.name, lane] = worker
+            starting = self._start(f"{side.name}-{lane}", side.command(lane), self._addresses(side))
+            # Noted before it starts: it may have sent its first request before this process hears that it has begun.
+            self._workers[side.name, lane] = asyncio.create_task(starting)
+            worker = await self._workers[side.name, lane]
             async with _ended(worker):
                 async for line in _lines(worker):
                     self.watch(Progress(side.name, msgspec.json.decode(line, type=Handled).request))
@@ -155,7 +158,7 @@ class Contest:
 
     async def _kill(self, order: KillNow, witness: Process) -> None:
         """Kill the worker that handles this request, and notify the witness when it is gone."""
-        worker = self._workers[order.side, lane_of(order.request)]
+        worker = await self._workers[order.side, lane_of(order.request)]
         if worker.returncode is None:
             self._shot.add(worker)
             self._kills[order.side] += 1
@@ -173,7 +176,6 @@ class Contest:
                 raise
 
     async def _spawn(self, name: str, command: Sequence[str], addresses: Path | None) -> Process:
-        environment = os.environ | ({ENVIRONMENT: str(addresses)} if addresses else {})
         with (self.folder / f"{name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *PYTHON,
@@ -181,7 +183,7 @@ class Contest:
                 stdin=DEVNULL if addresses else PIPE,
                 stdout=PIPE,
                 stderr=log,
-                env=environment,
+                env=os.environ | ({ENVIRONMENT: str(addresses)} if addresses else {}),
                 start_new_session=True,  # only this process handles Ctrl-C
             )
 
