@@ -321,10 +321,7 @@ def followed(
                 next_step="give OpenTelemetry() or Prometheus() of beforehand.telemetry, or both in a list",
             )
         if tracing is not None and follower.tracing is not None:  # spans are begun once
-            raise UsageError(
-                "two of telemetry= trace the runs",
-                next_step="give one OpenTelemetry(), and its provider a processor for each receiver",
-            )
+            raise UsageError("two of telemetry= trace the runs", next_step="give one, which may have several exporters")
         follower.begin(environment)
         # It has every method of a journal: those that it does not define are the journal's own.
         journal = cast("Journal", FollowedJournal(journal, environment, follower))
