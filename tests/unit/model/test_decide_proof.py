@@ -53,7 +53,7 @@ def test_an_absence_that_was_believed_stands_when_the_tool_is_gone():
 
 def test_what_was_not_there_when_it_was_last_looked_for_is_no_success_though_its_absence_cannot_be_believed():
     story = Story(changed(EXPECTS, settle_ms=None)).sent("returned").verified("did_not_happen")
-    assert story.says(tool="gone") == "unknown: returned, but absent after the window"
+    assert story.says(tool="gone") == "unknown: returned, but absent until the deadline"
     assert story.says() == "wait for verify: until the next reading"
     story.verified("cannot_tell")
     assert story.says(tool="gone") == "succeeded unverified: returned, could not be read back"

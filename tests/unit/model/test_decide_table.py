@@ -241,7 +241,7 @@ READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = IN_EACH_TABLE | {
         "*": "succeeded unverified: returned, could not be read back",
     },
     "returned, evidence expected: absent until the deadline, and the window is unknown": {
-        "*": "unknown: returned, but absent after the window",
+        "*": "unknown: returned, but absent until the deadline",
     },
     "returned, evidence expected: something else is there": {
         "*": "park: returned, but something else is there",

@@ -119,9 +119,9 @@ class Verification(msgspec.Struct, frozen=True, gc=False):
     `checks` counts all verifications, `checked_since` those after the last attempt, the first of them at `checked_up`,
     and `believable_checks` those of them made when an absence could be believed. A believed absence covers attempts 1
     to `absent_through`. `verified_absent_first` and `believed_absent_first`: nothing was there before the first
-    attempt. `found` is the result that a verifier found, `conflict` what it found that is not ours; with `missing`, it
-    found nothing when it last looked, believable or not. `forgotten`: a restored journal may have forgotten an attempt,
-    a person was asked, and it has not been shown that there was none.
+    attempt. `found` is the result that a verifier found, `conflict` what it found that is not ours; `absent_last`: the
+    last reading found nothing, believable or not. `forgotten`: a restored journal may have forgotten an attempt, a
+    person was asked, and it has not been shown that there was none.
     """
 
     checks: int = 0
@@ -131,7 +131,7 @@ class Verification(msgspec.Struct, frozen=True, gc=False):
     checked_up: int = 0
     absent_through: int = 0
     conflict: str = ""
-    missing: bool = False
+    absent_last: bool = False
     found: Raw | None = None
     verified_absent_first: bool = False
     believed_absent_first: bool = False
@@ -147,7 +147,7 @@ class Verification(msgspec.Struct, frozen=True, gc=False):
         """The counts as a further attempt begins: what was read before it proves nothing about it."""
         if not self.checked_since and not self.believable_checks:
             return self
-        return replace(self, checked_since=0, believable_checks=0, missing=False)
+        return replace(self, checked_since=0, believable_checks=0, absent_last=False)
 
 
 class Approval(msgspec.Struct, frozen=True, gc=False):

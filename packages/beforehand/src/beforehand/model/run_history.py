@@ -175,8 +175,7 @@ class Ownership(msgspec.Struct, eq=False):
     """The claims since the run last made progress."""
     unended: tuple[r.Claimed, ...] = ()
     """The claims that did not end in order. Progress ends none of them: a run may record a step, and then kill."""
-    restored: str = ""
-    """As the last claim has it."""
+    restored: str = ""  # as the last claim has it
 
     @property
     def number_of_claim(self) -> int:

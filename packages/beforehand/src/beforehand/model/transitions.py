@@ -241,7 +241,7 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
         believable_checks=before.believable_checks + record.believable,
         absent_through=max(before.absent_through, record.through),
         conflict=(record.evidence or "conflict") if record.verdict == "conflict" else "",
-        missing=absent,
+        absent_last=absent,
         found=record.result if happened else before.found,
         verified_absent_first=before.verified_absent_first or (absent and not operation.attempts),
         believed_absent_first=before.believed_absent_first or nothing,

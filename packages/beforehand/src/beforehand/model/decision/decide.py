@@ -90,21 +90,20 @@ def _returned(case: Case) -> Move | None:
     attempt = case.evidence.returned
     if attempt is None or attempt.end is None:
         return None
-    operation = case.operation
+    seen = case.operation.verification
     if not (case.contract.expects and case.contract.effect == "write"):
         return Settle("returned", "succeeded", RETURNED, attempt=attempt.number)
-    if operation.verification.found is not None:
+    if seen.found is not None:
         return Settle("returned, evidence read back", "succeeded", EVIDENCE, attempt=attempt.number)
-    if operation.verification.conflict:
-        return Park("returned, but something else is there", why=operation.verification.conflict)
-    over = not case.can_verify or verification_over(case)
-    if operation.verification.absent_through >= attempt.number or (over and operation.verification.missing):
+    if seen.conflict:
+        return Park("returned, but something else is there", why=seen.conflict)
+    if seen.absent_through >= attempt.number:
         return Settle("returned, but absent after the window", "unknown", RULE, "returned, but not there")
-    if over:
-        return Settle(
-            "returned, could not be read back", "succeeded", RETURNED, attempt=attempt.number, unverified=True
-        )
-    return next_reading(case)
+    if case.can_verify and not verification_over(case):
+        return next_reading(case)
+    if seen.absent_last:
+        return Settle("returned, but absent until the deadline", "unknown", RULE, "returned, but not there")
+    return Settle("returned, could not be read back", "succeeded", RETURNED, attempt=attempt.number, unverified=True)
 
 
 def _happened(case: Case) -> Move | None:
