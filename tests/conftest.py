@@ -70,13 +70,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Progress(config), "progress-file")
 
 
-def is_held(place: Path) -> bool:
-    """Lock a directory for this process, unless it is that of a suite which still runs."""
-    held = os.open(place, os.O_RDONLY)  # open until this process ends
+def hold(place: Path) -> bool:
+    """Lock a directory until this process ends. False if another suite holds it, or it belongs to another user."""
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(held)
+        fcntl.flock(os.open(place, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
         return False
     return True
 
@@ -90,21 +88,24 @@ def stay_in_memory() -> None:
     if "TMPDIR" in os.environ or not IN_MEMORY.is_dir():
         return
     for left in IN_MEMORY.glob("bh-*"):
-        if is_held(left):
+        if hold(left):
             shutil.rmtree(left, ignore_errors=True)
     room = os.statvfs(IN_MEMORY)
     if room.f_bavail * room.f_frsize >= ROOM and not room.f_flag & os.ST_NOEXEC:
-        place = IN_MEMORY / f"bh-{os.getpid()}"  # short: the path of a socket has at most 107 bytes
-        place.mkdir(mode=0o700)
-        is_held(place)
+        fresh = Path(
+            tempfile.mkdtemp(prefix=".bh-", dir=IN_MEMORY)
+        )  # short: the path of a socket has at most 107 bytes
+        hold(fresh)
+        place = fresh.rename(IN_MEMORY / fresh.name[1:])  # now that no other suite takes it for one that was left
         os.environ["TMPDIR"] = tempfile.tempdir = str(place)
+        Tier.place = place
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Give the memory back, unless there is a failure to look at: then the next suite does."""
-    if exitstatus == 0 and tempfile.tempdir == str(IN_MEMORY / f"bh-{os.getpid()}"):
-        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
+    if exitstatus == 0 and Tier.place is not None:
+        shutil.rmtree(Tier.place, ignore_errors=True)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

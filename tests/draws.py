@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -23,10 +24,12 @@ Case = TypeVar("Case")
 
 
 class Tier:
-    """Set once by conftest.py, before tests are collected: whether this is `make deep`, and when its time is over."""
+    """Set once by conftest.py, before tests are collected: whether this is `make deep`, when its time is over, and the
+    directory in memory that this process has made for files of tests."""
 
     deep = False
     until = float("inf")
+    place: Path | None = None
 
 
 def pick(every: Iterable[Case], few: Iterable[Case]) -> Iterator[Case]:
