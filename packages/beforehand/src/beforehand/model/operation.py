@@ -139,9 +139,8 @@ class Verification(msgspec.Struct, frozen=True, gc=False):
 
     def after_restore(self) -> Verification:
         """The counts where a journal was restored: what was read before says nothing of what it has forgotten since."""
-        return replace(
-            self, checked_since=0, believable_checks=0, verified_absent_first=False, believed_absent_first=False
-        )
+        read = replace(self, verified_absent_first=False, believed_absent_first=False)
+        return replace(read, checked_since=0, believable_checks=0)
 
     def after_attempt(self) -> Verification:
         """The counts as a further attempt begins: what was read before it proves nothing about it."""

@@ -130,7 +130,8 @@ class QueueTables:
         for (queue, _, _), count in self._driven(database, gone).items():
             running[queue] += count
         ready: list[Sequence[Value]] = [(*database.rows(OLDEST, lane)[0], *lane[:3]) for lane in _lanes(database)]
-        ready += [one[1:2] + one[6:8] + one[5:6] for owner in gone for one in database.rows(LEFT_BEHIND, (owner, wall))]
+        behind = [row for owner in gone for row in database.rows(LEFT_BEHIND, (owner, wall))]
+        ready += [(since, agent, program, queue) for _, since, _, _, _, queue, agent, program, *_ in behind]
         for since, agent, program, queue in cast("list[tuple[int | None, str, str, str]]", ready):
             if since is not None:
                 oldest[queue] = min(since, oldest.get(queue, since))
