@@ -11,7 +11,7 @@ from beforehand import Key, Run, agent, current_operation, tool
 from beforehand.engine.crash_isolation import ALONE, IsolationGate
 from beforehand.engine.settings import Settings
 from beforehand.errors import RunStopped
-from beforehand.journal.port import Lease, Write
+from beforehand.journal.port import Lease, Worker, Write
 from beforehand.model import records as r
 from tests.unit.engine.lab import Lab, Process, virtual
 
@@ -340,6 +340,35 @@ async def test_a_process_that_is_paused_is_not_counted_as_a_death_of_its_run(lab
     async with lab.app(thinker.agent) as app:
         assert await app.run(thinker.agent, "n") == "n"
     assert lab.of("n", r.Claimed)[-1].number == allowed
+
+
+@pytest.mark.parametrize("lived_on", [False, True])
+@virtual
+async def test_a_process_that_lived_on_without_a_run_did_not_die_of_it(lab: Lab, lived_on: bool):
+    """It was paused, lost the run on its last chance to another process, went on, and died of something else."""
+    thinker, allowed = Thinker(lab), Settings().claims_allowed
+    for _ in range(allowed - 1):
+        await thinker.taken(dies=True)
+    await thinker.taken(dies=False)
+    paused = lab.processes[-1]
+    await thinker.taken(dies=False)  # the successor, which is seen to live to the end
+    if lived_on:
+        await lab.journal.beat(worker_of(lab, allowed), Settings().lease_ms)
+        await lab.pass_time(minutes=1)
+    paused.die()
+    thinker.quick = True
+    async with lab.app(thinker.agent) as app:
+        if lived_on:
+            assert await app.run(thinker.agent, "n") == "n"
+        else:
+            with pytest.raises(RunStopped, match="5 processes that drove it died or hang"):
+                await app.run(thinker.agent, "n")
+
+
+def worker_of(lab: Lab, number: int) -> Worker:
+    """The process that claimed run n as the `number`th."""
+    claimed = [record.worker for record in lab.of("n", r.Claimed)]
+    return lab.journal._workers[claimed[number - 1]][0]  # pyright: ignore[reportPrivateUsage]  # who it is
 
 
 @virtual

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from beforehand.engine.engine import Engine
     from beforehand.engine.tool_protocol import AgentCode
     from beforehand.journal.run_log import RunLog
-    from beforehand.model.run_history import RunHistory
+    from beforehand.model.run_history import Ownership, RunHistory
 
 
 def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.RunStarted, r.Claimed]:
@@ -139,8 +139,8 @@ async def number_of_claim(active: ActiveRun) -> int:
     """How many processes have driven the run and may have died of it since one ended in order, this one included.
 
     An earlier owner that is seen to live was paused or lost its lease, so it is not counted, nor is one that was told
-    to end. Code that blocks each process that takes it would go on for ever like this: once twice as many as may die
-    made no progress, all are counted.
+    to end, nor one that lived on after it had lost the run. Code that blocks each process that takes it would go on
+    for ever like this: once twice as many as may die made no progress, all are counted.
     """
     engine, ownership = active.process, active.history.ownership
     allowed, here = engine.settings.claims_allowed, engine.worker.id
@@ -148,7 +148,7 @@ async def number_of_claim(active: ActiveRun) -> int:
     if len(fruitless) >= 2 * allowed:
         return len(fruitless) + 1
     earlier = {claim.worker: claim for claim in ownership.unended if claim.worker != here}
-    died = [claim for worker, claim in earlier.items() if await _may_have_died_of_it(engine, worker)]
+    died = [claim for claim in earlier.values() if await _may_have_died_of_it(engine, ownership, claim)]
     # Only a death on its last chance, on which it was alone, sets it aside: others may be found later. A death in an
     # operation in which a process had died before is charged to that, though its end is not recorded yet.
     begun = [operation for operation in active.history.open_operations() if operation.deaths]
@@ -157,11 +157,22 @@ async def number_of_claim(active: ActiveRun) -> int:
     return min(len(died) + 1, allowed + last_chance_used)
 
 
-async def _may_have_died_of_it(engine: Process, worker: str) -> bool:
-    """True unless the process is seen to live, or was told to end: a manager kills one whose calls take too long."""
-    if (await engine.journal.fate(worker)).seen_to_live:
+async def _may_have_died_of_it(engine: Process, ownership: Ownership, claim: r.Claimed) -> bool:
+    """True unless the process is seen to live, lived on without the run, or was told to end.
+
+    A manager ends a process whose calls take too long. One that was paused may die of another run much later: its
+    lease then lasts longer than it could have been renewed before the next owner took this run.
+    """
+    state = await engine.journal.fate(claim.worker)
+    if state.seen_to_live:
         return False
-    return not await engine.journal.entries(told_to_end(worker).stream)
+    now = engine.journal.now()
+    successor = next((owner for token, owner in ownership.owners.items() if token > claim.token), None)
+    if successor is not None and successor.boot == now.boot:
+        lease_over = now.ms - state.silent_ms
+        if lease_over > successor.up + engine.settings.lease_ms:
+            return False
+    return not await engine.journal.entries(told_to_end(claim.worker).stream)
 
 
 async def admitted(active: ActiveRun, number: int) -> bool:
