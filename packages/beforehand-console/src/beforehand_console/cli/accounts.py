@@ -41,8 +41,7 @@ async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None
     """
     async with call.reader() as reader:
         found = [one for one in await AccessLog(reader.journal).read(name) if not (refused and one.access.allowed)]
-    if call.screen.as_json:
-        call.screen.document({"access": [_document(one) for one in found]})
+    if call.screen.wrote_json({"access": [_document(one) for one in found]}):
         return
     if not found:
         call.screen.line("Nothing was decided.")
@@ -131,8 +130,7 @@ async def listing(call: CommandCall) -> None:
     """List the accounts, and what each may do."""
     async with call.reader() as reader:
         found = await Accounts(reader.journal).every()
-    if call.screen.as_json:
-        call.screen.document({"accounts": [_shown(one) for one in found]})
+    if call.screen.wrote_json({"accounts": [_shown(one) for one in found]}):
         return
     if not found:
         call.screen.line("No accounts yet. Next: beforehand accounts add NAME --role admin")
@@ -233,8 +231,7 @@ def _declared(word: str) -> click.Command:
 
 
 def _say(call: CommandCall, account: Account, next_step: str = "") -> None:
-    if call.screen.as_json:
-        call.screen.document(_shown(account))
+    if call.screen.wrote_json(_shown(account)):
         return
     _line(call, account)
     if next_step and not account.subject:

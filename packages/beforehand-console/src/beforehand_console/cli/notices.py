@@ -71,8 +71,7 @@ async def notices(call: CommandCall, word: str, channel: str, **given: object) -
     async with call.reader() as reader:
         found = await channel_statuses(reader, limit=options.limit, channel=channel)
         due = await due_now(reader, channels, SystemClock().wall_ms())
-    if call.screen.as_json:
-        call.screen.document({"channels": found, "due": due} if path is not None else {"channels": found})
+    if call.screen.wrote_json({"channels": found, "due": due} if path is not None else {"channels": found}):
         return None
     if not found:
         call.screen.line("No notifications were sent yet.")
@@ -98,9 +97,7 @@ async def _test(call: CommandCall, channel: str, options: NoticesOptions) -> int
     settings = Settings(private_webhooks=options.private_webhooks)
     async with app_of(call, (), create=True, settings=settings, reach=reach) as app:
         results = [await _test_one(app, name, options.by) for name in names]
-    if call.screen.as_json:
-        call.screen.document({"tested": results})
-    else:
+    if not call.screen.wrote_json({"tested": results}):
         for name, one in zip(names, results, strict=True):
             call.screen.line((name, "bold"), "  ", (one.state, _COLOURS[one.state]), f"  {safe(one.said)}")
     return 0 if all(one.state == "sent" for one in results) else FAILED

@@ -53,8 +53,7 @@ async def figures(call: CommandCall, days: float) -> None:
     async with call.reader() as reader:
         found = await read_reviews(reader, since)
     shown = figures_of(found.looks, found.passed, since)
-    if call.screen.as_json:
-        call.screen.document(shown)
+    if call.screen.wrote_json(shown):
         return
     _show_figures(call.screen, shown, days)
 
@@ -141,9 +140,7 @@ async def show_health(call: CommandCall) -> int:
     """Print the figures and the alarms. Exit status 1 if there is an alarm, so that a monitor can call it."""
     async with call.reader() as reader:
         found = await workload(reader, SystemClock().wall_ms())
-    if call.screen.as_json:
-        call.screen.document(found)
-    else:
+    if not call.screen.wrote_json(found):
         _show_workload(call.screen, found)
     return FAILED if found.alarms else DONE
 
@@ -237,8 +234,7 @@ async def calibrate(call: CommandCall, file: str, by: str, *, applies: bool) -> 
     else:
         async with call.reader() as reader:
             found = await proposals(reader, policy, now_ms)
-    if call.screen.as_json:
-        call.screen.document({"proposals": found, "moved": moved})
+    if call.screen.wrote_json({"proposals": found, "moved": moved}):
         return
     for one in found:
         _show_proposal(call.screen, one)
@@ -284,8 +280,7 @@ async def plant(call: CommandCall, cases: Path, rate: float, keep_days: float) -
     known_bad = _cases(cases)
     async with call.serving() as service:
         done = await plant_cases(service.engine, known_bad, rate, keep_days)
-    if call.screen.as_json:
-        call.screen.document(done)
+    if call.screen.wrote_json(done):
         return
     withdrawn = f", {len(done.withdrawn)} withdrawn" if done.withdrawn else ""
     call.screen.line(f"{count(len(done.items), 'case')} planted{withdrawn}.")

@@ -47,8 +47,7 @@ async def shadow_reviews(call: CommandCall, operation: str, word: ReviewWord | N
         journal = service.engine.journal
         given = ShadowReview(word, by, why, service.via)
         undo = await review(journal, await drawn_call(journal, operation), given)
-    if call.screen.as_json:
-        call.screen.document({"operation": operation, "review": msgspec.to_builtins(given), "next_step": undo})
+    if call.screen.wrote_json({"operation": operation, "review": msgspec.to_builtins(given), "next_step": undo}):
         return
     call.screen.line(f"{operation} is reviewed: {word}, by {by}.")
     if undo:
@@ -58,8 +57,7 @@ async def shadow_reviews(call: CommandCall, operation: str, word: ReviewWord | N
 async def _list(call: CommandCall) -> None:
     async with call.reader() as reader:
         found = await open_reviews(reader.journal)
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return
     for one in found[:LISTED]:
         call.screen.line((one.operation, "cyan"), (f"  sent {moment(one.at_ms)} by the rule {safe(one.rule)!r}", "dim"))

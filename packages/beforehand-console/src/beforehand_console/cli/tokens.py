@@ -88,8 +88,7 @@ async def add(call: CommandCall, name: str, **given: object) -> None:
         ends_ms = engine.environment.clock.wall_ms() + options.days * DAY_MS
         note = TokenNote("add", options.by, name, options.limits, ends_ms, options.note, options.tenants)
         secret, made = await Tokens(engine.journal, Accounts(engine.journal)).add(note, engine.environment.rng)
-    if call.screen.as_json:
-        call.screen.document(NewToken(made.id, name, secret, ends_ms))
+    if call.screen.wrote_json(NewToken(made.id, name, secret, ends_ms)):
         return
     call.screen.line(secret)
     call.screen.note(f"It is not shown again. To end it: {to_type('accounts', 'token', 'revoke', made.id)}")
@@ -101,8 +100,7 @@ async def listing(call: CommandCall, name: str) -> None:
     """List all tokens or those of NAME, with their rights and end."""
     async with call.reader() as reader:
         found = await Tokens(reader.journal, Accounts(reader.journal)).every(name)
-    if call.screen.as_json:
-        call.screen.document({"tokens": found})
+    if call.screen.wrote_json({"tokens": found}):
         return
     if not found:
         call.screen.line("No tokens.")
@@ -118,9 +116,7 @@ async def revoke(call: CommandCall, id_: str, by: str) -> None:
     async with call.serving() as service:
         journal = service.engine.journal
         ended = await Tokens(journal, Accounts(journal)).revoke(id_, by=by)
-    if call.screen.as_json:
-        call.screen.document(ended)
-    else:
+    if not call.screen.wrote_json(ended):
         _line(call, ended)
 
 

@@ -238,8 +238,7 @@ def _shown(given: a.Answer, value: str) -> str | int | float | bool:
 
 
 def _tell(call: CommandCall, done: AnswerOutput, applied: Applied, note: str) -> None:
-    if call.screen.as_json:
-        call.screen.document(done)
+    if call.screen.wrote_json(done):
         return
     if applied.lacks:
         call.screen.line(f"Recorded. It is checked and applied where the code of {applied.lacks} is.")
@@ -289,8 +288,7 @@ async def _several(
             return
         words = [await _refreshed(service, one) for one in words]
         notes = {one.run: one.note for one in await answer_all_idempotently(service, words, by=by) if one.alert}
-    if call.screen.as_json:
-        call.screen.document([_taken(one, notes) for one in words])
+    if call.screen.wrote_json([_taken(one, notes) for one in words]):
         return
     subject = f"{len(words)} items are" if len(words) > 1 else f"{words[0].item} is"
     call.screen.line(f"{subject} answered, decided by {by}.")
@@ -367,7 +365,6 @@ async def hand(call: CommandCall, item: str, to: str, queue: str, until: str, **
     async with call.serving() as service:
         await a.answer(service, item, given, by=by)
         now = (await dossier(service, item)).handed
-    if call.screen.as_json:
-        call.screen.document(now)
+    if call.screen.wrote_json(now):
         return
     call.screen.line(f"{item}: {now.said[-1]}")

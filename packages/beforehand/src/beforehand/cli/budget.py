@@ -102,8 +102,7 @@ async def _raise(call: CommandCall, run: str, amounts: dict[str, int | str], *, 
 
 def _show(call: CommandCall, history: RunHistory, tree: list[BudgetLine]) -> None:
     found, screen = _report(history, tree), call.screen
-    if screen.as_json:
-        screen.document(found)
+    if screen.wrote_json(found):
         return
     if not found.limits:
         screen.line(safe(f"{found.run} has no budget of its own."))

@@ -287,8 +287,7 @@ async def tell(call: CommandCall, run: str, text: str, facts: tuple[str, ...], s
             service.engine, await service.tell(run, text, facts=known, stop=stop, **options)
         )
     done = MessageOutput(run, text, known, stop, options["by"], applied.at_once, to_type("resume", run))
-    if call.screen.as_json:
-        call.screen.document(done)
+    if call.screen.wrote_json(done):
         return
     if applied.elsewhere:
         what = (

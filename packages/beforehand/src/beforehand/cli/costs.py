@@ -50,8 +50,7 @@ def costs(call: CommandCall, by: str, since: str, prices: str | None) -> None:
     since_ms = read_past(since, wall_ms()) if since else 0
     sources = prices_from(prices)
     found = call.read(_found(call, sources, cast("Grouping", by), since_ms))
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return
     if not found.lines:
         call.screen.line(f"No run called a model or had an effect{' since then' if since else ' in this journal'}.")

@@ -41,8 +41,7 @@ def diff(call: CommandCall, first: str, second: str) -> None:
     not compared, since they differ between any two runs.
     """
     found = call.read(_compared(call, first, second))
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return
     _show(call.screen, found)
 

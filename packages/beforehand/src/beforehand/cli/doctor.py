@@ -47,8 +47,7 @@ async def verify(call: CommandCall, heads_file: Path | None) -> int:
         found = await check(reader, raw_reader, kept)
         doubt = reader.identity.reason
     status = DIVERGED if found.broken else DONE
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return status
     read = f"{count(found.runs, 'run')}, {count(found.records, 'record')}, {count(found.streams, 'ledger stream')}"
     if found.heads:
@@ -125,8 +124,7 @@ async def doctor(call: CommandCall, rebuilding: bool, by: str | None, newest: bo
             [(row.agent, row.program, await finder.find(row)) for row in rows]
             + [(agent, program, one) for (agent, program), one in lost.items()]
         )
-    if call.screen.as_json:
-        call.screen.document({"journal": found.document(), **done})
+    if call.screen.wrote_json({"journal": found.document(), **done}):
         return
     _show(call.screen, found, [*found.abandoned[:10], *(f"runs of {agent} in queues" for agent, _ in lost)])
     for next_step in undriven:

@@ -128,8 +128,7 @@ async def take_over(call: CommandCall, item: str, look: bool, why: str, by: str)
         if not look:
             await answer_idempotently(service, item, TakeOver(why), by=by)
         state = await state_of(service.reader, run, step)
-    if call.screen.as_json:
-        call.screen.document(state)
+    if call.screen.wrote_json(state):
         return
     if not look:
         call.screen.line(f"{safe(run)} is taken over by {safe(by)}: nothing more is sent for it.")

@@ -54,9 +54,7 @@ def effects(call: CommandCall, sought: str, limit: int, since: str, **wanted: st
     wanted["text"] = wanted["text"] or sought
     query = EffectQuery(**wanted, since_ms=read_past(since, now) if since else 0)
     found, remarks = call.read(_found(call, query, limit))
-    if call.screen.as_json:
-        call.screen.document(found)
-    else:
+    if not call.screen.wrote_json(found):
         call.screen.columns([_line(one, now) for one in found.effects])
         _sum_up(call, found, remarks)
     return DONE if found.effects else FAILED

@@ -30,8 +30,7 @@ async def replay(call: CommandCall, run: str, targets: tuple[str, ...]) -> int:
     async with call.reader() as reader:
         found = await recompute(reader, run, await agents_for(call, reader, run, targets))
     status = DONE if found.agrees else DIVERGED
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return status
     verdict = ("agrees with its record", "bold green") if found.agrees else ("diverged", "bold red")
     call.screen.line((found.run, "bold"), " ", verdict, f" ({count(found.records, 'record')})")
@@ -62,8 +61,7 @@ async def fork(call: CommandCall, run: str, step: str, new: str, by: str) -> Non
 
     async with call.serving() as service:
         forked = await begin(service.engine, run, step, new, by)
-    if call.screen.as_json:
-        call.screen.document(forked)
+    if call.screen.wrote_json(forked):
         return
     call.screen.line(
         (new, "bold"), f" begins like {run} before {step}: {count(len(forked.inherited), 'inherited step')}."
@@ -94,8 +92,7 @@ async def export(call: CommandCall, run: str, output: str | None) -> None:
         sys.stdout.write(safe_json(text.decode()) if sys.stdout.isatty() else text.decode())
         return
     _write(output, text)
-    if call.screen.as_json:
-        call.screen.document({"run": run, "file": output, "records": len(found.records), "whole": found.whole})
+    if call.screen.wrote_json({"run": run, "file": output, "records": len(found.records), "whole": found.whole}):
         return
     rest = "" if found.whole else "; the run has not ended"
     call.screen.line((run, "bold"), f" written to {output} ({count(len(found.records), 'record')}{rest})")

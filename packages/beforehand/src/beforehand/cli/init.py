@@ -86,8 +86,7 @@ def init(call: CommandCall, directory: str, host: str) -> int:
         raise UsageError(
             f"{directory} cannot be written: {error.strerror}", next_step="name a directory of yours"
         ) from error
-    if call.screen.as_json:
-        call.screen.document({"project": name, "host": host, "files": [str(path) for path in texts]})
+    if call.screen.wrote_json({"project": name, "host": host, "files": [str(path) for path in texts]}):
         return DONE
     where = "this directory" if place.resolve() == Path.cwd() else shown_path(place)
     call.screen.line(f"Wrote {', '.join(path.name for path in texts)} to {where}.")

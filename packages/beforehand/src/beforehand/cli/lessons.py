@@ -95,8 +95,7 @@ async def listed(call: CommandCall, agent: str, *, everything: bool) -> None:
     async with call.reader() as reader:
         every = await list_lessons(reader.journal, agent)
     found = [one for one in every if everything or one.state in _PRESENT]
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return
     for one in found:
         show_lesson(call.screen, one)
@@ -122,8 +121,7 @@ def show_lesson(screen: Screen, one: ReviewedLesson, *, evidence: bool = True) -
 
 
 def _told(call: CommandCall, found: ReviewedLesson, sentence: str) -> None:
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return
     call.screen.line(sentence)
     if found.state == "proposed":

@@ -82,9 +82,7 @@ def monitors(call: CommandCall, word: str, finding: str, **given: Any) -> int:
         seen = Acknowledgement(finding, 0, given["by"], given["why"], until_ms)
         return wait_for(_acknowledge(call, seen, now, settings))
     report, remarks = call.read(_report(call, word, since_ms, now, settings, everything=bool(given["everything"])))
-    if call.screen.as_json:
-        call.screen.document({"at_ms": now, "settings": settings, "report": report})
-    else:
+    if not call.screen.wrote_json({"at_ms": now, "settings": settings, "report": report}):
         _show(call.screen, report, since_ms if word == "dry-run" else None)
     for remark in remarks:
         call.screen.note((remark, "yellow"))
@@ -120,9 +118,7 @@ async def _pass(call: CommandCall, now_ms: int, settings: MonitorSettings) -> in
     async with call.serving() as service:
         while not await tallies.count(service.reader, now_ms, settings, stores=True):
             pass
-    if call.screen.as_json:
-        call.screen.document({"records": tallies.through, "stored": tallies.whole})
-    else:
+    if not call.screen.wrote_json({"records": tallies.through, "stored": tallies.whole}):
         stored = f"the counts of {tallies.whole:,} are stored, in portions of {PORTION:,}"
         call.screen.line(f"{count(tallies.through, 'record')} counted; {stored}.")
     return DONE
@@ -139,9 +135,7 @@ async def _acknowledge(call: CommandCall, wanted: Acknowledgement, now_ms: int, 
             )
         seen = replace(wanted, newest_ms=chosen.newest_ms)
         await acknowledge(service.engine.journal, service.engine.outbox, seen, now_ms)
-    if call.screen.as_json:
-        call.screen.document(chosen)
-    else:
+    if not call.screen.wrote_json(chosen):
         until = f", or at {moment(wanted.until_ms)}" if wanted.until_ms else ""
         call.screen.line(f"Acknowledged by {safe(wanted.by)}. It is shown again once there is new evidence{until}.")
     return DONE

@@ -46,9 +46,7 @@ async def plan(call: CommandCall, what: str, names: tuple[str, ...]) -> int:
         raise UsageError("name the file of the plan, and the agent whose tools it uses")
     tools, wanted = tools_of(load_agent(names[1])), read_plan(_text(names[0]))
     found = await dry_run(wanted, tools) if what == "dry-run" else shown(wanted, tools)
-    if call.screen.as_json:
-        call.screen.document(found)
-    else:
+    if not call.screen.wrote_json(found):
         if what != "check":
             _show(call.screen, found)
         _faults(call.screen, found)

@@ -113,8 +113,7 @@ async def _show_kept(call: CommandCall, version: str) -> None:
 
 
 def _show(screen: Screen, version: str, rules: Policy) -> None:
-    if screen.as_json:
-        screen.document({"version": version, "policy": msgspec.to_builtins(rules)})
+    if screen.wrote_json({"version": version, "policy": msgspec.to_builtins(rules)}):
         return
     screen.line((version, "bold"))
     for line in _about(rules):
@@ -147,8 +146,7 @@ def _test(screen: Screen, names: tuple[str, ...]) -> int:
     judge = load_policy(named_policy(rest[0] if rest else None))
     found = [tried(judge, case) for case in cases_in(Path(cases))]
     missed = sum(not one.passed for one in found)
-    if screen.as_json:
-        screen.document({"version": judge.version, "cases": found, "missed": missed})
+    if screen.wrote_json({"version": judge.version, "cases": found, "missed": missed}):
         return FAILED if missed else DONE
     for one in found:
         _show_tried(screen, one)
@@ -170,8 +168,7 @@ def _show_tried(screen: Screen, one: Tried) -> None:
 
 
 def _tell(screen: Screen, found: Backtest) -> None:
-    if screen.as_json:
-        screen.document(found)
+    if screen.wrote_json(found):
         return
     screen.line((found.version, "bold"), f"  over {count(found.operations, 'write')} of {count(found.runs, 'run')}")
     if not found.operations:

@@ -78,8 +78,7 @@ def ps(call: CommandCall, limit: int, after: str, status: RunStatus | None, sinc
     )  # fmt: skip
     found = call.read(_found(call, only, limit, after, now))
     runs, more = found.runs, found.more
-    if call.screen.as_json:
-        call.screen.document({"runs": runs, "more": more})
+    if call.screen.wrote_json({"runs": runs, "more": more}):
         return
     call.screen.columns([_line(call.screen, run, now) for run in runs])
     for one in found.failing:

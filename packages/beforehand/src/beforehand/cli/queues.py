@@ -98,8 +98,7 @@ async def _line(app: Beforehand, agent: AnyAgent, line: InputLine, how: dict[str
 
 
 def _tell_one(call: CommandCall, found: SubmittedLine, paused: Restriction | None) -> None:
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return
     text = f"waits in the queue {found.queue}" if found.new else "was submitted before"
     call.screen.line((found.run, "bold"), f" {text}" + (f"; the queue is paused {paused}" if paused else ""))
@@ -112,8 +111,7 @@ def _tell_many(call: CommandCall, ends: list[SubmittedLine]) -> int:
     refused = [one for one in ends if one.problem is not None]
     sums = Counter("refused" if one.problem else "submitted" if one.new else "submitted before" for one in ends)
     status = FAILED if refused else DONE
-    if call.screen.as_json:
-        call.screen.document({"outcomes": dict(sums), "exit_status": status, "runs": ends})
+    if call.screen.wrote_json({"outcomes": dict(sums), "exit_status": status, "runs": ends}):
         return status
     for one in refused[:_SHOWN]:
         problem = one.problem
@@ -190,8 +188,7 @@ async def _steer(call: CommandCall, word: QueueWord, name: str, *, by: str, why:
         raise UsageError(f"queues {word} needs the name of a queue", next_step="see them: beforehand queues")
     async with call.serving() as service:
         mode, changed = await steer_queue(service.engine, name, word, by=by, why=why)
-    if call.screen.as_json:
-        call.screen.document({"queue": name, "mode": mode, "changed": changed})
+    if call.screen.wrote_json({"queue": name, "mode": mode, "changed": changed}):
         return
     state = f"{name} is {mode}." if mode else f"{name} accepts submissions and starts them."
     call.screen.line(safe(state if changed else f"Nothing was changed: {state}"))

@@ -108,7 +108,5 @@ def completion(context: click.Context, call: CommandCall, shell: str) -> None:
     if kind is None:
         raise UsageError(f"no completion for {shell}", known=f"known: {', '.join(_SHELLS)}")
     script = kind(context.find_root().command, {}, "beforehand", "_BEFOREHAND_COMPLETE").source()
-    if call.screen.as_json:
-        call.screen.document({"shell": shell, "script": script})
-    else:
+    if not call.screen.wrote_json({"shell": shell, "script": script}):
         click.echo(script)

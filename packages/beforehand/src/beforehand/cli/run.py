@@ -247,8 +247,7 @@ def _place(error: BaseException) -> str:
 
 def tell_end(screen: Screen, ended: RunOutput) -> None:
     """Print the result on standard output; remarks go to standard error."""
-    if screen.as_json:
-        screen.document(ended)
+    if screen.wrote_json(ended):
         return
     screen.note((ended.run, "bold"), " ", (ended.status, _STYLES.get(ended.status, "bold red")))
     if ended.result is not None:
@@ -312,9 +311,7 @@ async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency:
     # A line that does not fit is a failure of this batch, not of the command line.
     status = next((worst for worst in _WORST_FIRST if worst in statuses), DONE)
     summary = Summary(dict(outcomes), 1 if status == USAGE else status, ends)
-    if call.screen.as_json:
-        call.screen.document(summary)
-    else:
+    if not call.screen.wrote_json(summary):
         _tell(call.screen, summary)
     return summary.exit_status
 

@@ -112,8 +112,7 @@ def _waits(newest: Declaration, one: ListedSchedule) -> str:
 
 
 def _list(call: CommandCall, listed: list[ListedSchedule]) -> None:
-    if call.screen.as_json:
-        call.screen.document({"schedules": listed})
+    if call.screen.wrote_json({"schedules": listed}):
         return
     call.screen.columns([_cells(one) for one in listed])
     for one in listed:
@@ -135,8 +134,7 @@ async def _steer(call: CommandCall, word: Literal["pause", "resume"], name: str,
     note = f"{name} does not fire until it is resumed." if known.paused else f"{name} fires again."
     if not changed:
         note = f"{name} is {known.paused}." if known.paused else f"{name} was not paused."
-    if call.screen.as_json:
-        call.screen.document({"schedule": name, "paused": known.paused, "changed": changed, "next_ms": following})
+    if call.screen.wrote_json({"schedule": name, "paused": known.paused, "changed": changed, "next_ms": following}):
         return
     call.screen.line(safe(note))
     if following is not None:
@@ -168,8 +166,7 @@ def _preview(
         UpcomingFiring(at, name, known[name].schedule.agent, run_id_of(name, at))
         for at, name in islice(heapq.merge(*firings), most)
     ]
-    if call.screen.as_json:
-        call.screen.document({"next": found})
+    if call.screen.wrote_json({"next": found}):
         return
     call.screen.columns([("open", moment(one.moment_ms), one.schedule, one.agent, one.run) for one in found])
     paused = sum(bool(one.paused) for one in known.values())

@@ -59,6 +59,12 @@ class Screen:
         text = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
         sys.stdout.write(safe_json(text) + "\n")
 
+    def wrote_json(self, value: object) -> bool:
+        """Print `value` as the document where JSON was asked for; False where a person reads."""
+        if self.as_json:
+            self.document(value)
+        return self.as_json
+
     def line(self, *parts: str | tuple[str, str]) -> None:
         """One line, made of texts and (text, style) pairs, never cut; a terminal that is narrower gets it folded."""
         texts = [(safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts]

@@ -41,8 +41,7 @@ class ListedBudget(msgspec.Struct, frozen=True):
 def show_shared(call: CommandCall) -> None:
     """Show all shared budgets."""
     listed, remarks = call.read(_found(call))
-    if call.screen.as_json:
-        call.screen.document({"budgets": listed})
+    if call.screen.wrote_json({"budgets": listed}):
         return
     if not listed:
         call.screen.line("No budget is shared by runs.")

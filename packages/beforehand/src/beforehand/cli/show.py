@@ -62,15 +62,11 @@ def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
     rows, undriven, family, awaited = call.read(_records_of(call, run))
     if step is not None:
         state = state_at(run, rows, step)
-        if call.screen.as_json:
-            call.screen.document(state)
-        else:
+        if not call.screen.wrote_json(state):
             show_state(call.screen, state)
         return
     story = replace(timeline(run, (record for _, record in rows)), family=family)
-    if call.screen.as_json:
-        call.screen.document(story)
-    else:
+    if not call.screen.wrote_json(story):
         show_timeline(call.screen, story, undriven, awaited)
 
 
@@ -110,9 +106,7 @@ async def _follow(call: CommandCall, run: str) -> None:
 def why(call: CommandCall, operation: str) -> None:
     """Explain OPERATION (RUN/STEP): what is proven, and whether it may be sent again."""
     found = call.read(_explained(call, operation))
-    if call.screen.as_json:
-        call.screen.document(found)
-    else:
+    if not call.screen.wrote_json(found):
         _show_explanation(call.screen, found)
 
 

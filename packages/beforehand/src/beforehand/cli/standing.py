@@ -63,8 +63,7 @@ async def add(call: CommandCall, tool: str, until: str, times: int, total: float
             call.screen.note(
                 (f"No run in this journal has used a tool named {safe(tool)} so far. Check the name.", "yellow")
             )
-    if call.screen.as_json:
-        call.screen.document(given)
+    if call.screen.wrote_json(given):
         return
     call.screen.line(f"{given.id} is given by {safe(given.by)}, until {moment(given.until_ms)}.")
     call.screen.line(("Revoke it: ", "dim"), to_type("standing", "revoke", given.id))
@@ -76,8 +75,7 @@ async def listed(call: CommandCall, tool: str) -> None:
     """List the standing permissions, with their use."""
     async with call.reader() as reader:
         found = await list_standing(reader, SystemClock().wall_ms(), tool)
-    if call.screen.as_json:
-        call.screen.document(found)
+    if call.screen.wrote_json(found):
         return
     for one in found:
         _show(call, one)
@@ -102,8 +100,7 @@ async def revoke(call: CommandCall, permission: str, why: str, by: str) -> None:
     """Revoke PERMISSION: no further call is sent under it."""
     async with call.serving() as service:
         spent = await revoke_standing(service.engine, permission, by=by, why=why)
-    if call.screen.as_json:
-        call.screen.document(spent)
+    if call.screen.wrote_json(spent):
         return
     call.screen.line(f"{permission} is revoked; it was used {spent.times} times.")
 

@@ -56,8 +56,7 @@ def _list(screen: Screen, agents: list[AnyAgent]) -> int:
         for tool in gather_tools(agents, ()).values()
     ]
     found.sort(key=lambda one: (_ORDER.index(one.danger), one.tool))
-    if screen.as_json:
-        screen.document({"tools": found})
+    if screen.wrote_json({"tools": found}):
         return DONE
     if not found:
         screen.line("These agents see no tools.")
@@ -82,8 +81,7 @@ def _lint(screen: Screen, agents: list[AnyAgent], accept: tuple[str, ...]) -> in
     found = [one for one in every if not {one.rule, f"{one.rule}:{one.subject}"} & set(accept)]
     counts = {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES}
     status = FAILED if counts["danger"] or counts["warning"] else DONE
-    if screen.as_json:
-        screen.document({"findings": found, "counts": counts, "accepted": len(every) - len(found)})
+    if screen.wrote_json({"findings": found, "counts": counts, "accepted": len(every) - len(found)}):
         return status
     for one in found:
         _show_finding(screen, one)

@@ -102,9 +102,7 @@ def trial(call: CommandCall, at_least: float, html: str | None, **given: Any) ->
     found = report(wanted, plan, runs, refused, lambda group: _command(options, group))
     if html is not None:
         Path(html).write_text(page(found), encoding="utf-8")
-    if call.screen.as_json:
-        call.screen.document(found)
-    else:
+    if not call.screen.wrote_json(found):
         _tell(call.screen, found, html)
     if found.interrupted:
         call.screen.note((cut_short(found), "bold red"))

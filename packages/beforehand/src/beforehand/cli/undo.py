@@ -68,8 +68,7 @@ async def transaction(call: CommandCall, transaction: str, why: str, shown: str,
         )
         applied = await decide_transaction_idempotently(service, transaction, word, by=by, why=why, shown=shown)
         found = (await service.history(run)).boundaries.by_name[name]
-    if call.screen.as_json:
-        call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})
+    if call.screen.wrote_json({"run": run, "transaction": found, "applied": applied.at_once}):
         return
     call.screen.line(f"Recorded: {wanted[0]} {transaction}, decided by {by}, which is {found.phase}.")
     call.screen.next(to_type("resume", run))
@@ -104,9 +103,7 @@ async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: st
         agents = await _agents_of(call, reader, tree, targets)
     async with app_of(call, agents) as app:
         undone = await app.undo(run_id, by=by, why=why)
-    if call.screen.as_json:
-        call.screen.document(undone)
-    else:
+    if not call.screen.wrote_json(undone):
         _tell(call.screen, undone)
     return WAITS if undone.waits else FAILED if _standing(undone) else DONE
 
@@ -144,8 +141,7 @@ def _tell(screen: Screen, undone: Undone) -> None:
 
 
 def _show(screen: Screen, found: Preview) -> None:
-    if screen.as_json:
-        screen.document(found)
+    if screen.wrote_json(found):
         return
     for run in found.cancels:
         screen.line(f"{run} is under way: it is cancelled first, and what it has done by then is undone.")

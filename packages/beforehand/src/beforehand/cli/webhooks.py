@@ -115,8 +115,7 @@ def _check_secrets(names: tuple[str, ...]) -> None:
 
 
 def _show(call: CommandCall, found: list[EndpointStatus]) -> None:
-    if call.screen.as_json:
-        call.screen.document({"webhooks": found})
+    if call.screen.wrote_json({"webhooks": found}):
         return
     if not found:
         call.screen.line("No endpoint is registered.")
@@ -183,8 +182,7 @@ async def deliver(
     arrival = ArrivedAnswer(message, status, stored, options["why"], source=options["by"])
     async with call.serving() as service:
         done = await service.deliver(key, arrival)
-    if call.screen.as_json:
-        call.screen.document(done)
+    if call.screen.wrote_json(done):
         return
     call.screen.line("Recorded." if done.fresh else "This message was recorded before; nothing was added.")
     if not done.operation:
@@ -209,8 +207,7 @@ async def pending(call: CommandCall) -> None:
             if wait.kind in {"answer", "event"}
         ]
     awaited.sort(key=lambda one: (one.due_ms is None, one.due_ms or 0, one.operation))
-    if call.screen.as_json:
-        call.screen.document(awaited)
+    if call.screen.wrote_json(awaited):
         return
     now = SystemClock().wall_ms()
     for one in awaited:
