@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar, get_args
 
 import httpx2
 import msgspec
@@ -262,11 +262,7 @@ def count(requests: Iterable[int], effects: Counter[Spot], report: Mapping[Spot,
     fates = Counter(fate(effects[one], report.get(one)) for one in wanted)
     return Counts(
         requested=len(wanted),
-        once=fates["once"],
-        twice=fates["twice"],
-        never=fates["never"],
-        waiting=fates["waiting"],
-        refused=fates["refused"],
+        **{one: fates[one] for one in get_args(Fate)},
         misreported=sum(misreported(effects[one], report.get(one)) for one in wanted),
     )
 

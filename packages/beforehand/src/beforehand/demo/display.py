@@ -6,8 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Final
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -57,10 +56,8 @@ class Scoreboard:
         effects = REQUESTS * len(SERVICES)
         headline = Text(f"A refund desk: {REQUESTS} customers, {effects} effects, seed {self._seed}", "bold")
         table = Table(box=None, padding=(0, 2, 0, 0))
-        for heading, justify in (("", "left"), ("customers", "left"), ("", "right")):
-            table.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True)
-        for heading in ("effects", "twice", "kills"):
-            table.add_column(heading, justify="right", no_wrap=True)
+        for number, heading in enumerate(("", "customers", "", "effects", "twice", "kills")):
+            table.add_column(heading, justify="right" if number > 1 else "left", no_wrap=True)
         for side, title in TITLES.items():
             table.add_row(title, *self._row(side))
         return Group(headline, Text(), table, Text(), *self._events)
@@ -101,11 +98,6 @@ def money_line(lost: Mapping[str, int]) -> Text:
         line.append(", " if number else "").append(dollars(cents), "bold red" if cents else "bold green")
         line.append(f" refunded twice {TITLES[side]}" if not number else f" {TITLES[side]}")
     return line.append(".")
-
-
-def live(console: Console, scoreboard: Scoreboard) -> Live:
-    """A display that follows the scoreboard until its block ends."""
-    return Live(scoreboard, console=console, refresh_per_second=8)
 
 
 def final_table(rows: Mapping[str, Counts], kills: Mapping[str, int]) -> Table:

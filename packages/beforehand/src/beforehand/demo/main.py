@@ -16,10 +16,11 @@ from typing import Final
 
 import msgspec
 from rich.console import Console
+from rich.live import Live
 from rich.prompt import Prompt
 
-from beforehand.demo.contest import PYTHON, Contest, Counts, DemoError, News, Result, count, refunded_twice
-from beforehand.demo.display import LEGEND, Scoreboard, final_table, live, money_line
+from beforehand.demo.contest import PYTHON, Contest, Counts, DemoError, Result, count, refunded_twice
+from beforehand.demo.display import LEGEND, Scoreboard, final_table, money_line
 from beforehand.demo.scenario import REQUESTS, make_requests, make_schedule, write_requests
 from beforehand.demo.sides import WithBeforehand, WithoutBeforehand, place_of
 from beforehand.extensions import has_extension
@@ -71,12 +72,9 @@ class _Demo:
 
     def _contest(self, *, show: bool) -> dict[str, Result]:
         scoreboard = Scoreboard(self._seed, make_schedule(self._seed), self._prices)
-
-        def watch(news: News) -> None:
-            scoreboard.show(news)
-
-        contest = Contest(self._seed, self._requests, self._folder, self._sides, watch)
-        with live(self._console, scoreboard) if show else contextlib.nullcontext():
+        contest = Contest(self._seed, self._requests, self._folder, self._sides, scoreboard.show)
+        live = Live(scoreboard, console=self._console, refresh_per_second=8) if show else contextlib.nullcontext()
+        with live:
             return asyncio.run(contest.run())
 
     def _show(self, rows: dict[str, Counts], results: dict[str, Result], lost: dict[str, int]) -> None:

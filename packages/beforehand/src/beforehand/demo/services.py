@@ -11,7 +11,6 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from email import message_from_bytes
-from typing import NamedTuple
 
 import msgspec
 import uvicorn
@@ -26,15 +25,9 @@ from beforehand.demo.shop import LOOPBACK, Addresses
 from beforehand.demo.world import DemoWorld, Reply
 
 
-class HttpRefusal(NamedTuple):
+def refusal(status: int, code: str, message: str) -> Response:
     """How a service says no."""
-
-    status: int
-    code: str
-    message: str
-
-    def response(self) -> Response:
-        return JSONResponse({"code": self.code, "message": self.message}, status_code=self.status)
+    return JSONResponse({"code": code, "message": message}, status_code=status)
 
 
 class DroppableConnection(H11Protocol):
@@ -49,12 +42,12 @@ class DroppableConnection(H11Protocol):
         super().connection_lost(exc)
 
 
-async def end_badly(request: Request, reply: Reply, refusal: HttpRefusal) -> Response:
+async def end_badly(request: Request, reply: Reply, refused: Response) -> Response:
     """Turn a reply into what the client sees. Returns late or never where no answer is due."""
     if reply is Reply.REFUSED:
-        return refusal.response()
+        return refused
     if reply is Reply.BROKEN:
-        return JSONResponse({"code": "internal", "message": "something went wrong"}, status_code=500)
+        return refusal(500, "internal", "something went wrong")
     if reply is Reply.DROPPED and request.client is not None:
         request.state.connections[tuple(request.client)].abort()
     while (await request.receive())["type"] != "http.disconnect":
@@ -105,13 +98,13 @@ class DemoPayments:
         order = msgspec.json.decode(await request.body(), type=RefundOrder)
         customer = self.world.by_order(order.order_id)
         if customer is None:
-            return HttpRefusal(404, "no_such_order", f"no order {order.order_id}").response()
+            return refusal(404, "no_such_order", f"no order {order.order_id}")
         key = request.headers.get("Idempotency-Key", "")
         if key in self._in_progress:
-            return HttpRefusal(409, "in_progress", "a request with this key is being worked on").response()
+            return refusal(409, "in_progress", "a request with this key is being worked on")
         earlier = self._recall(key)
         if earlier is not None and earlier.order != order:
-            return HttpRefusal(422, "key_reused", "this key was used for another refund").response()
+            return refusal(422, "key_reused", "this key was used for another refund")
         self._in_progress.add(key)
         answer = await self.world.serve("payments", customer.id, lambda at: self._book(key, order, customer.id, at))
         if isinstance(answer, RefundRecord):
@@ -119,7 +112,7 @@ class DemoPayments:
         if answer is not Reply.LATE:
             self._in_progress.discard(key)
         return await end_badly(
-            request, answer, HttpRefusal(402, "not_refundable", f"{order.order_id} is past its refund time")
+            request, answer, refusal(402, "not_refundable", f"{order.order_id} is past its refund time")
         )
 
     async def read(self, request: Request) -> Response:
@@ -245,10 +238,10 @@ class Tracker:
         draft = msgspec.json.decode(await request.body(), type=Draft)
         customer = self.world.by_order(draft.order_id)
         if customer is None:
-            return HttpRefusal(404, "no_such_order", f"no order {draft.order_id}").response()
+            return refusal(404, "no_such_order", f"no order {draft.order_id}")
         answer = await self.world.serve("tracker", customer.id, lambda at: self._open(draft, customer.id, at))
         if isinstance(answer, Reply):
-            return await end_badly(request, answer, HttpRefusal(403, "closed", "this customer's file is closed"))
+            return await end_badly(request, answer, refusal(403, "closed", "this customer's file is closed"))
         return JSONResponse({"id": answer.id}, status_code=201)
 
     async def search(self, request: Request) -> Response:
@@ -288,15 +281,13 @@ class Warehouse:
         goods = msgspec.json.decode(await request.body(), type=Restock)
         customer = self.world.by_order(goods.order_id)
         if customer is None:
-            return HttpRefusal(404, "no_such_order", f"no order {goods.order_id}").response()
-        answer = await self.world.serve("warehouse", customer.id, lambda _at: self._shelve(customer.id))
+            return refusal(404, "no_such_order", f"no order {goods.order_id}")
+        answer = await self.world.serve(
+            "warehouse", customer.id, lambda _at: self.world.record("warehouse", customer.id)
+        )
         if isinstance(answer, Reply):
-            return await end_badly(request, answer, HttpRefusal(410, "discontinued", f"{goods.sku} is discontinued"))
-        return JSONResponse({"shelved": answer}, status_code=201)
-
-    def _shelve(self, request: int) -> bool:
-        self.world.record("warehouse", request)
-        return True
+            return await end_badly(request, answer, refusal(410, "discontinued", f"{goods.sku} is discontinued"))
+        return JSONResponse({"shelved": True}, status_code=201)
 
 
 # --- the services of each side, on loopback ports that the system chooses --------------------------------------------

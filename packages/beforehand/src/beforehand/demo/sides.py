@@ -33,18 +33,11 @@ class WithoutBeforehand:
         for lane in range(LANES):
             steps |= json.loads(self._checkpoint(lane).read_text())
         spots: list[Spot] = [(service, request) for service in SERVICES for request in range(1, REQUESTS + 1)]
-        return {spot: _reported(status) for spot in spots if (status := steps.get(_place(*spot)))}
+        ends = {spot: steps.get(f"{spot[1]}/{spot[0]}") for spot in spots}
+        return {spot: "done" if end == "done" else "failed" for spot, end in ends.items() if end}
 
     def _checkpoint(self, lane: int) -> Path:
         return self._folder / f"lane-{lane}.json"
-
-
-def _place(service: Service, request: int) -> str:
-    return f"{request}/{service}"
-
-
-def _reported(status: str) -> Reported:
-    return "done" if status == "done" else "failed"
 
 
 # --- with Beforehand: the report is read from its journal ------------------------------------------------------------

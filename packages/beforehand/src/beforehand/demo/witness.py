@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -53,43 +54,33 @@ class Witness:
         schedule, customers = make_schedule(seed), read_requests(requests)
         self._dying: dict[tuple[str, int], asyncio.Event] = {}
         self.worlds = {
-            side: DemoWorld(schedule, customers, kill=self._killer(side), seen=_teller(side)) for side in sides
+            side: DemoWorld(schedule, customers, kill=partial(self._kill, side), seen=partial(_tell_effect, side))
+            for side in sides
         }
 
     async def run(self) -> None:
-        orders = await _standard_input()
+        orders = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(orders)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
         async with serving(self.worlds) as addresses:
             _tell(Ready(addresses))
             async for line in orders:
                 dead = msgspec.json.decode(line, type=Dead)
                 self._dying[dead.side, dead.event].set()
 
-    def _killer(self, side: str) -> Callable[[Kill], Awaitable[None]]:
-        async def kill(point: Kill) -> None:
-            dead = self._dying[side, point.event] = asyncio.Event()
-            _tell(KillNow(side, point.event, point.request))
-            await dead.wait()
-
-        return kill
+    async def _kill(self, side: str, point: Kill) -> None:
+        dead = self._dying[side, point.event] = asyncio.Event()
+        _tell(KillNow(side, point.event, point.request))
+        await dead.wait()
 
 
-def _teller(side: str) -> Callable[[ServiceEffect], None]:
-    def tell(effect: ServiceEffect) -> None:
-        _tell(WitnessedEffect(side, effect.service, effect.request))
-
-    return tell
+def _tell_effect(side: str, effect: ServiceEffect) -> None:
+    _tell(WitnessedEffect(side, effect.service, effect.request))
 
 
 def _tell(news: Told) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(news) + b"\n")
     sys.stdout.buffer.flush()
-
-
-async def _standard_input() -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
-    return reader
 
 
 def main() -> None:

@@ -68,10 +68,6 @@ async def _never_kill(_kill: Kill) -> None:
     """The default for services that run without workers."""
 
 
-def _ignore(_effect: ServiceEffect) -> None:
-    """Used where the effects are not displayed."""
-
-
 @dataclass
 class DemoWorld:
     """One side's services share it. `kill` returns once the worker is dead; `seen` hears of each effect."""
@@ -81,7 +77,7 @@ class DemoWorld:
     pace: DemoPace = field(default_factory=DemoPace)
     clock: WorldClock = field(default_factory=LoopClock)
     kill: Callable[[Kill], Awaitable[None]] = _never_kill
-    seen: Callable[[ServiceEffect], None] = _ignore
+    seen: Callable[[ServiceEffect], None] = lambda _effect: None
     effects: list[ServiceEffect] = field(default_factory=list[ServiceEffect])
     _calls: Counter[tuple[Service, int]] = field(default_factory=Counter[tuple[Service, int]])
     _struck: set[Kill] = field(default_factory=set[Kill])
