@@ -11,7 +11,7 @@ import msgspec
 from beforehand.agent.agent import gather_agents, gather_tools
 from beforehand.cli.apps import load_agents
 from beforehand.cli.common import CommandCall, by_option, command
-from beforehand.cli.config import project_queues
+from beforehand.cli.config import project_file
 from beforehand.control.queues import declarations_of, declare_limits
 from beforehand.control.service import ControlService
 from beforehand_console.web.server import ServerOptions, listen
@@ -49,7 +49,7 @@ async def serve(call: CommandCall, targets: tuple[str, ...], by: str, **place: A
     code of an agent (a result, edited arguments) are applied here if a TARGET names that
     agent, and programs can submit its runs; a worker starts them.
     """
-    agents, declared = gather_agents(load_agents(targets)), declarations_of(project_queues()).limits
+    agents, declared = gather_agents(load_agents(targets)), declarations_of(project_file("queues")).limits
     async with call.serving(gather_tools(agents.values(), ()), agents) as service:
         if service.engine.identity.trust == "distrustful":
             reason = service.engine.identity.reason

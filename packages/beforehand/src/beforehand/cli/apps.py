@@ -22,17 +22,9 @@ from beforehand.agent.agent import Agent, gather_agents, gather_tools
 from beforehand.agent.tool import Tool
 from beforehand.app import Beforehand
 from beforehand.cli.common import CommandCall
-from beforehand.cli.config import (
-    existing_journal,
-    journal_address,
-    policy_source,
-    project_prices,
-    project_queues,
-    project_reach,
-    project_targets,
-)
+from beforehand.cli.config import existing_journal, journal_address, policy_source, project_file, project_targets
 from beforehand.cli.undriven import worker_of
-from beforehand.control.code_location import CodeLocation, loading, noted_code, noted_programs
+from beforehand.control.code_location import loading, noted_code, noted_programs
 from beforehand.engine.settings import Settings
 from beforehand.errors import BeforehandError, JournalDistrusted, NameClash, UnknownRun, UsageError
 from beforehand.inspect.reader import JournalReader
@@ -56,13 +48,18 @@ def load_agent(target: str, directory: str = "") -> AnyAgent:
         sys.path.insert(0, directory)
     place, name = _split(target)
     module = _module(place)
+    agents = _agents(module)
+    if not name and len(agents) == 1:
+        return next(iter(agents.values()))
+    known = ", ".join(agents) or "none"
     if not name:
-        return _only_agent(module, target)
+        raise UsageError(
+            f"{target} has {len(agents)} agents", known=f"agents in it: {known}", next_step=f"say which: {target}:name"
+        )
     found: object = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None:
-        known = ", ".join(_agents(module)) or "none"
         raise UsageError(f"{place} has no {name!r}", known=f"agents in it: {known}", next_step=_HINT)
     if not _is_agent(found):
         raise UsageError(
@@ -127,7 +124,8 @@ def _split(target: str) -> tuple[str, str]:
 
 def _module(place: str) -> ModuleType:
     try:
-        return _outside_a_loop(lambda: _from_file(Path(place)) if place.endswith(".py") else _by_name(place))
+        with ThreadPoolExecutor(1) as thread:  # a program may call `asyncio.run`, and commands have a loop already
+            return thread.submit(lambda: _from_file(Path(place)) if place.endswith(".py") else _by_name(place)).result()
     except BeforehandError:
         raise
     except SystemExit as end:
@@ -143,12 +141,6 @@ def _module(place: str) -> ModuleType:
             known=_where(error, place),
             next_step=f"correct it and try again; {shows} shows the whole traceback",
         ) from error
-
-
-def _outside_a_loop(load: Callable[[], ModuleType]) -> ModuleType:
-    """Load a module in a thread: a program may call `asyncio.run` to open its app, and commands have a loop already."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(load).result()
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -200,16 +192,6 @@ def _agents(module: ModuleType) -> dict[str, AnyAgent]:
     return {name: value for name, value in vars(module).items() if _is_agent(value)}
 
 
-def _only_agent(module: ModuleType, target: str) -> AnyAgent:
-    found = _agents(module)
-    if len(found) == 1:
-        return next(iter(found.values()))
-    known = ", ".join(found) or "none"
-    raise UsageError(
-        f"{target} has {len(found)} agents", known=f"agents in it: {known}", next_step=f"say which: {target}:name"
-    )
-
-
 def _where(error: BaseException, place: str) -> str:
     """The last line of the user's own code that the error went through."""
     if isinstance(error, SyntaxError):
@@ -257,21 +239,15 @@ async def app_of(
     address = journal_address(call.journal) if create else existing_journal(call.journal)
     async with Beforehand(
         address, agents=agents, policy=policy_source(call.policy), settings=settings, recover=False, reach=reach,
-        queues=project_queues(), telemetry=telemetry, prices=project_prices(),
+        queues=project_file("queues"), telemetry=telemetry, prices=project_file("prices"),
     ) as app:  # fmt: skip
-        _check_trust(app)
+        if app.engine.identity.trust == "distrustful":  # its runs would only wait
+            raise JournalDistrusted(
+                "this journal looks copied, rolled back or restored, so nothing is sent",
+                known=app.engine.identity.reason,
+                next_step="find out which file is the newest; then: beforehand doctor --trust NAME",
+            )
         yield app
-
-
-def _check_trust(app: Beforehand) -> None:
-    """Refuse a distrusted journal, whose runs would only wait. Raises `JournalDistrusted`."""
-    identity = app.engine.identity
-    if identity.trust == "distrustful":
-        raise JournalDistrusted(
-            "this journal looks copied, rolled back or restored, so nothing is sent",
-            known=identity.reason,
-            next_step="find out which file is the newest; then: beforehand doctor --trust NAME",
-        )
 
 
 async def agents_for(call: CommandCall, reader: JournalReader, run: str, targets: tuple[str, ...]) -> list[AnyAgent]:
@@ -324,15 +300,10 @@ async def noted_agents(call: CommandCall, program: str = "") -> list[AnyAgent]:
         places = [one for name in sorted(names) for one in await noted_programs(reader.journal, name)]
     there = [one for one in places if one.exists and program in ("", one.program)]
     agents = [load_agent(one.target, one.directory) for one in there]
-    _check_one_worker(agents, there)
-    return agents
-
-
-def _check_one_worker(agents: list[AnyAgent], places: list[CodeLocation]) -> None:
     try:
         gather_tools(gather_agents(agents).values(), ())
     except NameClash as error:
-        programs = dict.fromkeys(one.program for one in places)
+        programs = dict.fromkeys(one.program for one in there)
         if len(programs) < 2:
             raise
         raise UsageError(
@@ -340,6 +311,7 @@ def _check_one_worker(agents: list[AnyAgent], places: list[CodeLocation]) -> Non
             known=f"programs: {', '.join(programs)}",
             next_step="start a worker for each: " + "; ".join(map(worker_of, programs)),
         ) from error
+    return agents
 
 
 async def tools_at_hand(call: CommandCall, run: str) -> dict[str, AnyTool]:
@@ -400,4 +372,4 @@ def reach_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def reach_of(option: str | None) -> Path | None:
     """The file of receivers of notices: as named, else of pyproject.toml; None where there are none."""
-    return Path(option) if option else project_reach()
+    return Path(option) if option else project_file("reach")

@@ -136,16 +136,13 @@ def project_targets() -> list[str]:
     return [_beside(directory, _text(one, "agents", directory)) for one in cast("list[object]", named)]
 
 
-def project_reach() -> Path | None:
-    """`[tool.beforehand] reach` of the nearest pyproject.toml: who is notified when a person is asked."""
-    directory, settings = project_settings(Path.cwd())
-    return directory / _text(settings["reach"], "reach", directory) if "reach" in settings else None
+def project_file(name: Literal["reach", "queues", "prices"]) -> Path | None:
+    """The file that `[tool.beforehand]` of the nearest pyproject.toml names.
 
-
-def project_queues() -> Path | None:
-    """`[tool.beforehand] queues` of the nearest pyproject.toml: the file that declares the limits of queues."""
+    `reach`: who is notified when a person is asked. `queues`: the limits of queues. `prices`: the prices of models.
+    """
     directory, settings = project_settings(Path.cwd())
-    return directory / _text(settings["queues"], "queues", directory) if "queues" in settings else None
+    return directory / _text(settings[name], name, directory) if name in settings else None
 
 
 def undeclared(what: Literal["limit", "schedule"], known: Mapping[str, object]) -> list[str]:
@@ -153,7 +150,7 @@ def undeclared(what: Literal["limit", "schedule"], known: Mapping[str, object]) 
 
     `known` are the limits or the schedules of the journal, by name.
     """
-    if (file := project_queues()) is None:
+    if (file := project_file("queues")) is None:
         return []
     from beforehand.control.queues import declarations_of  # noqa: PLC0415 - most projects declare none
 
@@ -166,12 +163,6 @@ def undeclared(what: Literal["limit", "schedule"], known: Mapping[str, object]) 
     number = sum(known.get(name) != one for name, one in ours.items())
     declared = f"{count(number, what)} declared in {shown_path(file)}, not yet in the journal"
     return [f"{declared}: start a worker. Next: beforehand worker"] if number else []
-
-
-def project_prices() -> Path | None:
-    """`[tool.beforehand] prices` of the nearest pyproject.toml: the file with prices of models."""
-    directory, settings = project_settings(Path.cwd())
-    return directory / _text(settings["prices"], "prices", directory) if "prices" in settings else None
 
 
 def project_monitors() -> tuple[str, dict[str, Any]]:

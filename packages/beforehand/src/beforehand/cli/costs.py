@@ -10,7 +10,7 @@ from typing import Final, cast, get_args
 import click
 
 from beforehand.cli.common import CommandCall, command
-from beforehand.cli.config import project_prices
+from beforehand.cli.config import project_file
 from beforehand.cli.inputs import read_past
 from beforehand.inspect.costs import NO_NAME, CostReport, Grouping
 from beforehand.inspect.costs import costs as costs_of
@@ -68,7 +68,7 @@ async def _found(call: CommandCall, prices: Prices, by: Grouping, since_ms: int)
 
 def prices_from(named: str | None) -> Prices:
     """The prices of the file that is named here or in the project, then the published ones. Raises `UsageError`."""
-    return cast("Prices", price_list(project_prices() if named is None else named))
+    return cast("Prices", price_list(project_file("prices") if named is None else named))
 
 
 # --- for a person -----------------------------------------------------------------------------------------------------

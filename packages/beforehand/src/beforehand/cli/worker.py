@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -21,10 +20,9 @@ from beforehand.inspect.monitors.counting import RecordTallies
 from beforehand.inspect.monitors.passes import watch
 from beforehand.inspect.text import count
 from beforehand.journal.backend_rules import due_since
-from beforehand.journal.port import AgentKey, RunRow, RunStatus
+from beforehand.journal.port import AgentKey, RunRow
 from beforehand.model.system import is_system
 
-_PAGE: Final = 1000
 HELD: Final = 25
 """Runs that are held at once for each one that may be at work: most of them wait."""
 _AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
@@ -101,7 +99,7 @@ class WorkerLoop:
             self._start(row)
 
     async def _begin_stopped(self) -> None:
-        async for row in self._runs("stopped"):
+        async for row in self._app.service.reader.every_run(status="stopped", wakeable=True):
             if (
                 self._knows(row.agent, row.program)
                 and self._room() > 0
@@ -111,8 +109,9 @@ class WorkerLoop:
 
     async def _tell_foreign(self) -> None:
         queued = {key for queue in await self._app.engine.journal.queues() for key in queue.agents}
-        found = queued | {(row.agent, row.program) async for row in self._runs(None)}
-        finder = UndrivenFinder(self._app.service.reader, self._app.engine.journal.now().ms)
+        reader = self._app.service.reader
+        found = queued | {(row.agent, row.program) async for row in reader.every_run(wakeable=True)}
+        finder = UndrivenFinder(reader, self._app.engine.journal.now().ms)
         for agent, program in sorted(found - self.foreign):
             if self._knows(agent, program):
                 continue
@@ -125,7 +124,7 @@ class WorkerLoop:
 
     async def leaves_queued(self) -> bool:
         """True if runs in queues are left whose code is here."""
-        async for row in self._runs("queued", wakeable=False):
+        async for row in self._app.service.reader.every_run(status="queued"):
             if self._knows(row.agent, row.program):
                 return True
         return False
@@ -134,15 +133,6 @@ class WorkerLoop:
         """True if the agent is here: one of the same name in another program is another agent."""
         known = self._app.engine.agents.get(agent)
         return known is not None and known.program == program
-
-    async def _runs(self, status: RunStatus | None, *, wakeable: bool = True) -> AsyncIterator[RunRow]:
-        after, more = "", True
-        while more:
-            rows = await self._app.engine.journal.runs(status=status, wakeable=wakeable, limit=_PAGE, after=after)
-            for row in rows:
-                yield row
-            if more := len(rows) == _PAGE:
-                after = rows[-1].run
 
     def _room(self) -> int:
         """How many more may be driven. A run in which everything waits holds no place."""

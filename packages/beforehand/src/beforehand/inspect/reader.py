@@ -107,11 +107,11 @@ class JournalReader:
         rows = await self.journal.read(run, limit=1)
         return bool(rows) and CHILD_FIELD in rows[0].body
 
-    async def every_run(self, *, status: StatusFilter | None = None) -> AsyncIterator[RunRow]:
+    async def every_run(self, *, status: StatusFilter | None = None, wakeable: bool = False) -> AsyncIterator[RunRow]:
         """The whole listing, read page by page."""
         after, more = "", True
         while more:
-            rows = await self.journal.runs(status=status, limit=WHOLE, after=after)
+            rows = await self.journal.runs(status=status, wakeable=wakeable, limit=WHOLE, after=after)
             for row in rows:
                 yield row
             if more := len(rows) == WHOLE:  # a page that is not full is the last one

@@ -58,7 +58,6 @@ class RunSpans:
     def __init__(self, run: str, *, contents: bool = False) -> None:
         self.run: Final = run
         self.contents: Final = contents
-        self.agent = ""
         self.seq = 0
         self.ending: tuple[str, str] = ("", "")
         self._tools: dict[str, str] = {}
@@ -112,10 +111,6 @@ class RunSpans:
 
     # --- one method for the records of each kind -------------------------------------------------------------------
 
-    def run_started(self, record: r.RunStarted) -> None:
-        """The run begins."""
-        self.agent = record.agent
-
     def claimed(self, record: r.Claimed) -> None:
         """A process takes the run: calls of models that were under way are lost with the process before."""
         for step in [step for kind, step, _ in self._open if kind == "chat"]:
@@ -132,24 +127,20 @@ class RunSpans:
         error = "" if end.kind == "returned" else end.code or end.kind
         self._end("attempt", step, at, {c.END: end.kind, **found}, n=number, error=error)
 
-    def attempt_ended(self, record: r.AttemptEnded) -> None:
-        """The end of a call, as a record of its own."""
-        self.attempt_over(record.step, record.number, record.at, record.end)
-
     def settled(self, record: r.OperationSettled) -> None:
         """The outcome, often with the end of the last call. An unknown one is a question to a person."""
         if record.end is not None:
             self.attempt_over(record.step, record.number, record.at, record.end, record.result)
         if record.status == "unknown":
-            self.begin("person", record.step, record.at, {c.REASON: record.rule or "unknown"})
+            self.asks(record.step, record, record.rule or "unknown")
             return
-        self._end("person", record.step, record.at)
+        self.answered(record.step, record)
         self._tools.pop(record.step, None)
 
     def deferred(self, record: r.OperationDeferred) -> None:
         """The system accepted the call, and answers later."""
         self._end("attempt", record.step, record.at, {c.END: "deferred"}, n=record.number)
-        self.begin("wait", record.step, record.at, {c.REASON: "deferred"})
+        self.waits(record, "deferred")
 
     def read(self, record: r.ReadRecorded) -> None:
         """A read. Its record tells only when it was over; the process that made the call knows when it began."""
@@ -166,30 +157,17 @@ class RunSpans:
         self.begin("verify", record.step, record.at, {c.VERDICT: record.verdict})
         self._end("verify", record.step, record.at)
 
-    def wait_scheduled(self, record: r.WaitScheduled) -> None:
-        """The operation waits for its next attempt."""
-        self.begin("wait", record.step, record.at, {c.REASON: record.rule or "wait"})
+    def waits(self, record: Any, reason: str) -> None:
+        """The operation waits for its next attempt, or the run for a time or an event."""
+        self.begin("wait", record.step, record.at, {c.REASON: reason})
 
-    def timer_set(self, record: r.TimerSet) -> None:
-        """The run sleeps, or waits for an event."""
-        self.begin("wait", record.step, record.at, {c.REASON: "event" if record.event else "sleep"})
+    def asks(self, about: str, record: Any, reason: str) -> None:
+        """A person is asked about a step or a transaction."""
+        self.begin("person", about, record.at, {c.REASON: reason})
 
-    def question(self, record: r.QuestionAsked | r.OperationParked) -> None:
-        """A person is asked."""
-        why = record.rule if isinstance(record, r.OperationParked) else "question"
-        self.begin("person", record.step, record.at, {c.REASON: why or "question"})
-
-    def answered(self, record: Any) -> None:
+    def answered(self, about: str, record: Any) -> None:
         """A person has answered, or their time is over."""
-        self._end("person", record.step, record.at)
-
-    def boundary_parked(self, record: r.TransactionParked) -> None:
-        """A person is asked about a transaction."""
-        self.begin("person", record.transaction, record.at, {c.REASON: "transaction"})
-
-    def boundary_resolved(self, record: r.TransactionResolved) -> None:
-        """A person has decided about a transaction."""
-        self._end("person", record.transaction, record.at)
+        self._end("person", about, record.at)
 
     def decision_started(self, record: r.DecisionStarted) -> None:
         """A model is asked; the call before it failed."""
@@ -230,29 +208,26 @@ _STATUS: Final[dict[type, str]] = {
     r.RunSuspendedRecord: "suspended",
     r.RunUndone: "undone",
 }
+_ANSWERS: Final[tuple[type, ...]] = (
+    r.EventReceived, r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven, r.Resolved,
+)  # fmt: skip
 _ASIDE: Final = (r.Reobserved, r.Contradicted, r.LateReport, r.CallerLeft, r.Delivered)
 """Records about a step after which it still waits as before."""
 _ADD: Final[dict[type, Callable[[RunSpans, Any], None]]] = {
-    r.RunStarted: RunSpans.run_started,
     r.Claimed: RunSpans.claimed,
     r.AttemptStarted: RunSpans.attempt_started,
-    r.AttemptEnded: RunSpans.attempt_ended,
+    r.AttemptEnded: lambda spans, one: spans.attempt_over(one.step, one.number, one.at, one.end),
     r.OperationSettled: RunSpans.settled,
     r.OperationDeferred: RunSpans.deferred,
     r.ReadRecorded: RunSpans.read,
     r.Verified: RunSpans.verified,
-    r.WaitScheduled: RunSpans.wait_scheduled,
-    r.TimerSet: RunSpans.timer_set,
-    r.QuestionAsked: RunSpans.question,
-    r.OperationParked: RunSpans.question,
-    r.EventReceived: RunSpans.answered,
-    r.ApprovalGranted: RunSpans.answered,
-    r.ApprovalRefused: RunSpans.answered,
-    r.ArgumentsEdited: RunSpans.answered,
-    r.ResultGiven: RunSpans.answered,
-    r.Resolved: RunSpans.answered,
-    r.TransactionParked: RunSpans.boundary_parked,
-    r.TransactionResolved: RunSpans.boundary_resolved,
+    r.WaitScheduled: lambda spans, one: spans.waits(one, one.rule or "wait"),
+    r.TimerSet: lambda spans, one: spans.waits(one, "event" if one.event else "sleep"),
+    r.QuestionAsked: lambda spans, one: spans.asks(one.step, one, "question"),
+    r.OperationParked: lambda spans, one: spans.asks(one.step, one, one.rule or "question"),
+    r.TransactionParked: lambda spans, one: spans.asks(one.transaction, one, "transaction"),
+    r.TransactionResolved: lambda spans, one: spans.answered(one.transaction, one),
+    **dict.fromkeys(_ANSWERS, lambda spans, one: spans.answered(one.step, one)),
     r.DecisionStarted: RunSpans.decision_started,
     r.DecisionRecorded: RunSpans.decision_recorded,
     **dict.fromkeys(_STATUS, RunSpans.status),
