@@ -66,7 +66,8 @@ def _class(node: ast.ClassDef, inside: str, level: str) -> Iterator[str]:
     if not made and (shown := fields(node, inside)):
         rows = [(f"`{f.name}`", f"`{f.kind}`", f"`{f.default}`" if f.default else "") for f in shown]
         yield table(("field", "type", "default"), rows)
-    for functions in members(node, ENGINE_ONLY.get(node.name, set())):
+    hidden = ENGINE_ONLY.get(node.name, set())
+    for functions in (shown for one in _completed(node, inside) for shown in members(one, hidden)):
         last, name = functions[-1], functions[-1].name
         is_property = any(ast.unparse(d) == "property" for d in last.decorator_list)
         title = f"`.{name}`" if is_property else "calling it" if name == "__call__" else f"`.{name}(...)`"
@@ -80,11 +81,20 @@ def _class(node: ast.ClassDef, inside: str, level: str) -> Iterator[str]:
 
 def _constructors(node: ast.ClassDef, inside: str) -> list[Function]:
     """The constructor of a class, or that of the abstract class that it completes."""
-    own = [function for function in node.body if isinstance(function, Function) and function.name == "__init__"]
-    for base in node.bases if not own else ():
+    constructors = (
+        [function for function in one.body if isinstance(function, Function) and function.name == "__init__"]
+        for one in _completed(node, inside)
+    )
+    return next(filter(None, constructors), [])
+
+
+def _completed(node: ast.ClassDef, inside: str) -> Iterator[ast.ClassDef]:
+    """A class, and the abstract classes that it completes."""
+    yield node
+    for base in node.bases:
         found = definitions(base.id, inside)[0] if isinstance(base, ast.Name) and base.id in ABSTRACT else None
-        own += _constructors(found, inside) if isinstance(found, ast.ClassDef) else []
-    return own
+        if isinstance(found, ast.ClassDef):
+            yield from _completed(found, inside)
 
 
 # --- the pages -------------------------------------------------------------------------------------------------------

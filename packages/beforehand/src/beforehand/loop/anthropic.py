@@ -12,12 +12,10 @@ from beforehand.loop.http import (
     SHOWN,
     ProviderAddress,
     ProviderClient,
+    StreamedAnswer,
     arguments_of,
-    counted,
-    cut,
-    events,
     malformed,
-    read,
+    turns_of,
 )
 from beforehand.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 from beforehand.model.usage import Usage, usage_of
@@ -70,64 +68,16 @@ class _Event(msgspec.Struct):
     error: _Problem | None = None
 
 
-class AnthropicMessages(ProviderClient):
-    """A model behind Anthropic's messages API, or at another server with `base_url`."""
-
-    URL = "https://api.anthropic.com"
-    SERVICE = "anthropic"
-    KEY = "ANTHROPIC_API_KEY"
-
-    @staticmethod
-    def _headers(key: str) -> dict[str, str]:
-        """The key, and the version of the protocol."""
-        return {"x-api-key": key, "anthropic-version": VERSION}
-
-    async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        """The answer to the request. Raises `ModelError`."""
-        collected = _Answer(self._provider, self.service, on_text)
-        with counted(collected.so_far):
-            async for data in events(self._provider, "/v1/messages", self._body(request)):
-                collected.add(read(data, _Event, self._provider))
-                if collected.over:
-                    break
-            return collected.reply()
-
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self.name,
-            "max_tokens": request.max_tokens,
-            "messages": _messages(request.messages),
-            "stream": True,
-        }
-        if request.instructions:
-            body["system"] = request.instructions
-        if request.tools:
-            body["tools"] = [
-                {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
-                for tool in request.tools
-            ]
-        if request.returns:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": request.returns}}
-        return {**body, **self._settings}
-
-
-class _Answer:
-    """An answer as its events arrive."""
-
+class _Answer(StreamedAnswer[_Event]):
     def __init__(self, provider: ProviderAddress, service: str, on_text: OnText) -> None:
-        self._provider = provider
-        self._on_text = on_text
+        super().__init__(provider, service, on_text)
         self._blocks: dict[int, dict[str, Any]] = {}
         self._parts: dict[tuple[int, str], list[str]] = {}  # of each block's text, thoughts, signature and arguments
         self._stop = ""
-        self._model = ""
-        self._service = service
         self._id = ""
         self._counted = _Counted()
-        self.over = False
 
     def add(self, event: _Event) -> None:
-        """Take one event. Raises `ModelError` for an error that the provider reports in the stream."""
         match event.type:
             case "error":
                 problem = event.error or _Problem()
@@ -163,7 +113,7 @@ class _Answer:
         }
         self._counted = _Counted(**highest)
 
-    def _usage(self) -> Usage:
+    def _used(self) -> Usage:
         return usage_of({"usage": self._counted, "request": self._id, "service": self._service})
 
     def _take(self, index: int, delta: _Delta) -> None:
@@ -194,19 +144,11 @@ class _Answer:
         return [self._blocks[index] for index in sorted(self._blocks)]
 
     def reply(self) -> ModelReply:
-        """The whole answer. Raises `ModelError` if the stream ended before it did."""
-        if not self.over or not self._stop:
-            raise cut(self._provider)
-        if self._stop not in _STOPS:
-            raise malformed(self._provider, f"it ended with stop_reason={self._stop!r}")
+        stop = self._stopped(self._stop if self.over else "", "stop_reason", _STOPS)
         blocks = self._joined()
         text = "".join(block.get("text", "") for block in blocks if block.get("type") == "text")
         calls = tuple(self._call(index) for index in sorted(self._blocks) if self._blocks[index]["type"] == "tool_use")
-        return ModelReply(text, calls, _STOPS[self._stop], self._usage(), self._model, native=self._native(blocks))
-
-    def so_far(self) -> ModelReply:
-        """The usage of an answer that cannot be used."""
-        return ModelReply(usage=self._usage(), model=self._model)
+        return ModelReply(text, calls, stop, self._used(), self._model, native=self._native(blocks))
 
     def _call(self, index: int) -> ModelCall:
         block = self._blocks[index]
@@ -226,16 +168,38 @@ class _Answer:
         return {_NATIVE: blocks}
 
 
-def _messages(messages: tuple[ChatMessage, ...]) -> list[dict[str, Any]]:
-    """The messages in turns of user and assistant: the answers to calls are of the user."""
-    turns: list[dict[str, Any]] = []
-    for message in messages:
-        role = "assistant" if message.role == "assistant" else "user"
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += _blocks(message)
-        else:
-            turns.append({"role": role, "content": _blocks(message)})
-    return turns
+class AnthropicMessages(ProviderClient):
+    """A model behind Anthropic's messages API, or at another server with `base_url`."""
+
+    URL = "https://api.anthropic.com"
+    SERVICE = "anthropic"
+    KEY = "ANTHROPIC_API_KEY"
+    PATH = "/v1/messages"
+    EVENT = _Event
+    ANSWER = _Answer
+
+    @staticmethod
+    def _headers(key: str) -> dict[str, str]:
+        """The key, and the version of the protocol."""
+        return {"x-api-key": key, "anthropic-version": VERSION}
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.name,
+            "max_tokens": request.max_tokens,
+            "messages": turns_of(request.messages, "assistant", "content", _blocks),
+            "stream": True,
+        }
+        if request.instructions:
+            body["system"] = request.instructions
+        if request.tools:
+            body["tools"] = [
+                {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+                for tool in request.tools
+            ]
+        if request.returns:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": request.returns}}
+        return {**body, **self._settings}
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:

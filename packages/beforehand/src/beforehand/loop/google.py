@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from beforehand.errors import ModelError
-from beforehand.loop.http import ProviderAddress, ProviderClient, arguments_of, counted, cut, events, malformed, read
+from beforehand.loop.http import ProviderAddress, ProviderClient, StreamedAnswer, arguments_of, malformed, turns_of
 from beforehand.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 from beforehand.model.usage import Usage, usage_of
 
@@ -55,32 +55,72 @@ class _Chunk(msgspec.Struct, rename="camel"):
     error: dict[str, Any] | None = None
 
 
+class _Answer(StreamedAnswer[_Chunk]):
+    def __init__(self, provider: ProviderAddress, service: str, on_text: OnText) -> None:
+        super().__init__(provider, service, on_text)
+        self._parts: list[dict[str, Any]] = []
+        self._finished = ""
+        self._blocked = ""
+        self._usage = Usage(service=service)
+
+    def add(self, event: _Chunk) -> None:
+        if event.error is not None:
+            text = f"{self._provider.url} broke off: {event.error.get('message', event.error)}"
+            raise ModelError(text, code="unavailable", next_step="it is asked again")
+        self._model = event.model_version or self._model
+        if (given := event.usage_metadata) is not None:
+            audio = [_audio(given.prompt_tokens_details), _audio(given.candidates_tokens_details)]
+            read_now = usage_of({"usage": given, "service": self._service})
+            self._usage = replace(read_now, audio_input_tokens=audio[0], audio_output_tokens=audio[1])
+        self._usage = replace(self._usage, request=event.response_id or self._usage.request)
+        if event.prompt_feedback is not None and event.prompt_feedback.block_reason:
+            self._blocked = event.prompt_feedback.block_reason
+        for candidate in event.candidates[:1]:
+            self._finished = candidate.finish_reason or self._finished
+            for part in candidate.content.parts:
+                self._parts.append(part)
+                if text := _text(part, self._provider):
+                    self._on_text(text)
+
+    def _used(self) -> Usage:
+        return self._usage
+
+    def reply(self) -> ModelReply:
+        if self._blocked:
+            return ModelReply(f"the prompt was blocked: {self._blocked}", (), "refusal", self._usage, self._model)
+        stop = self._stopped(self._finished, "finishReason", _STOPS)
+        calls = tuple(
+            _call(part["functionCall"], place, self._provider)
+            for place, part in enumerate((part for part in self._parts if "functionCall" in part), 1)
+        )
+        text = "".join(_text(part, self._provider) for part in self._parts)
+        stop = "calls" if calls and stop == "end" else stop
+        return ModelReply(text, calls, stop, self._usage, self._model, native={_NATIVE: self._parts})
+
+
 class GoogleGemini(ProviderClient):
     """A model behind Google's Gemini API, or at another server with `base_url`."""
 
     URL = "https://generativelanguage.googleapis.com"
     SERVICE = "google"
     KEY = "GEMINI_API_KEY"
+    PATH = "/v1beta/models/{model}:streamGenerateContent?alt=sse"
+    EVENT = _Chunk
+    ANSWER = _Answer
 
     @staticmethod
     def _headers(key: str) -> dict[str, str]:
         """The key."""
         return {"x-goog-api-key": key}
 
-    async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        """The answer to the request. Raises `ModelError`."""
-        collected = _Answer(self._provider, self.service, on_text)
-        path = f"/v1beta/models/{self.name}:streamGenerateContent?alt=sse"
-        with counted(collected.so_far):
-            async for data in events(self._provider, path, self._body(request)):
-                collected.add(read(data, _Chunk, self._provider))
-            return collected.reply()
-
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         config: dict[str, Any] = {"maxOutputTokens": request.max_tokens, **self._settings}
         if request.returns:
             config |= {"responseMimeType": "application/json", "responseJsonSchema": request.returns}
-        body: dict[str, Any] = {"contents": _contents(request.messages), "generationConfig": config}
+        body: dict[str, Any] = {
+            "contents": turns_of(request.messages, "model", "parts", _parts),
+            "generationConfig": config,
+        }
         if request.instructions:
             body["systemInstruction"] = {"parts": [{"text": request.instructions}]}
         if request.tools:
@@ -90,60 +130,6 @@ class GoogleGemini(ProviderClient):
             ]
             body["tools"] = [{"functionDeclarations": declared}]
         return body
-
-
-class _Answer:
-    """An answer as its chunks arrive."""
-
-    def __init__(self, provider: ProviderAddress, service: str, on_text: OnText) -> None:
-        self._provider = provider
-        self._on_text = on_text
-        self._parts: list[dict[str, Any]] = []
-        self._finished = ""
-        self._blocked = ""
-        self._usage = Usage(service=service)
-        self._model = ""
-
-    def add(self, chunk: _Chunk) -> None:
-        """Take one chunk. Raises `ModelError` for an error that the provider reports in the stream."""
-        if chunk.error is not None:
-            text = f"{self._provider.url} broke off: {chunk.error.get('message', chunk.error)}"
-            raise ModelError(text, code="unavailable", next_step="it is asked again")
-        self._model = chunk.model_version or self._model
-        if (given := chunk.usage_metadata) is not None:
-            audio = [_audio(given.prompt_tokens_details), _audio(given.candidates_tokens_details)]
-            read_now = usage_of({"usage": given, "service": self._usage.service})
-            self._usage = replace(read_now, audio_input_tokens=audio[0], audio_output_tokens=audio[1])
-        self._usage = replace(self._usage, request=chunk.response_id or self._usage.request)
-        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
-            self._blocked = chunk.prompt_feedback.block_reason
-        for candidate in chunk.candidates[:1]:
-            self._finished = candidate.finish_reason or self._finished
-            for part in candidate.content.parts:
-                self._parts.append(part)
-                if text := _text(part, self._provider):
-                    self._on_text(text)
-
-    def so_far(self) -> ModelReply:
-        """The usage of an answer that cannot be used."""
-        return ModelReply(usage=self._usage, model=self._model)
-
-    def reply(self) -> ModelReply:
-        """The whole answer. Raises `ModelError` if the stream ended before it did."""
-        if self._blocked:
-            return ModelReply(f"the prompt was blocked: {self._blocked}", (), "refusal", self._usage, self._model)
-        if not self._finished:
-            raise cut(self._provider)
-        if self._finished not in _STOPS:
-            raise malformed(self._provider, f"it ended with finishReason={self._finished!r}")
-        calls = tuple(
-            _call(part["functionCall"], place, self._provider)
-            for place, part in enumerate((part for part in self._parts if "functionCall" in part), 1)
-        )
-        text = "".join(_text(part, self._provider) for part in self._parts)
-        stop = _STOPS[self._finished]
-        stop = "calls" if calls and stop == "end" else stop
-        return ModelReply(text, calls, stop, self._usage, self._model, native={_NATIVE: self._parts})
 
 
 def _audio(details: list[_Modality]) -> int:
@@ -165,18 +151,6 @@ def _call(call: Any, place: int, provider: ProviderAddress) -> ModelCall:
         raise malformed(provider, "a call whose arguments are not an object") from error
     arguments = msgspec.json.encode(found.get("args") or {}).decode()
     return ModelCall(str(found.get("id") or f"call-{place}"), str(found.get("name", "")), arguments)
-
-
-def _contents(messages: tuple[ChatMessage, ...]) -> list[dict[str, Any]]:
-    """The messages in turns of user and model: the answers to calls are of the user."""
-    turns: list[dict[str, Any]] = []
-    for message in messages:
-        role = "model" if message.role == "assistant" else "user"
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["parts"] += _parts(message)
-        else:
-            turns.append({"role": role, "parts": _parts(message)})
-    return turns
 
 
 def _parts(message: ChatMessage) -> list[dict[str, Any]]:

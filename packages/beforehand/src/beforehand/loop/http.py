@@ -9,22 +9,24 @@ from __future__ import annotations
 import os
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
 from beforehand.engine.exceptions.http import seconds_asked
 from beforehand.errors import ModelError, UsageError
 from beforehand.installation import extra_command
+from beforehand.loop.model import ChatMessage, ModelReply, ModelRequest, OnText, Stop
+from beforehand.model.usage import Usage
 
 if TYPE_CHECKING:
     import httpx2
 
 S = TypeVar("S")
+E = TypeVar("E")
 CONNECT_S: Final = 10.0
 SHOWN: Final = 300
 MOST_BYTES: Final = 32 * 1024 * 1024  # of one answer, with what its protocol adds: no server can fill the memory
@@ -55,6 +57,12 @@ class ProviderClient(ABC):
     """The environment variable with the key."""
     NEEDS_KEY: ClassVar[bool] = True
     """False if a server at another `base_url` may need no key."""
+    PATH: ClassVar[str]
+    """The path of the answers below the address, in which `{model}` is the name of the model."""
+    EVENT: ClassVar[type[msgspec.Struct]]
+    ANSWER: ClassVar[type[StreamedAnswer[Any]]]
+    LAST: ClassVar[bytes | None] = None
+    """The data that ends the stream, where the protocol has such."""
 
     def __init__(
         self,
@@ -77,6 +85,61 @@ class ProviderClient(ABC):
     @abstractmethod
     def _headers(key: str) -> dict[str, str]:
         """The headers that authenticate with this key, which may be empty."""
+
+    @abstractmethod
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        """The request in the form of the protocol."""
+
+    async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        """The answer to the request. Raises `ModelError`."""
+        collected = self.ANSWER(self._provider, self.service, on_text)
+        try:
+            async for data in events(self._provider, self.PATH.format(model=self.name), self._body(request)):
+                if data == self.LAST:
+                    break
+                collected.add(read(data, self.EVENT, self._provider))
+                if collected.over:
+                    break
+            return collected.reply()
+        except ModelError as error:
+            error.reply = collected.so_far()  # what it used is recorded
+            raise
+
+
+class StreamedAnswer(ABC, Generic[E]):
+    """An answer as its events arrive. `over`: no further one counts."""
+
+    over = False
+
+    def __init__(self, provider: ProviderAddress, service: str, on_text: OnText) -> None:
+        self._provider = provider
+        self._service = service
+        self._on_text = on_text
+        self._model = ""
+
+    @abstractmethod
+    def add(self, event: E) -> None:
+        """Take one event. Raises `ModelError` for an error that the provider reports in the stream."""
+
+    @abstractmethod
+    def reply(self) -> ModelReply:
+        """The whole answer. Raises `ModelError` if the stream ended before it did."""
+
+    @abstractmethod
+    def _used(self) -> Usage:
+        """The usage as far as it is known."""
+
+    def so_far(self) -> ModelReply:
+        """The usage of an answer that cannot be used."""
+        return ModelReply(usage=self._used(), model=self._model)
+
+    def _stopped(self, word: str, field: str, stops: Mapping[str, Stop]) -> Stop:
+        """Why the model ended its answer, from the provider's word in that field. Raises `ModelError`."""
+        if not word:
+            raise cut(self._provider)
+        if word not in stops:
+            raise malformed(self._provider, f"it ended with {field}={word!r}")
+        return stops[word]
 
 
 def key_of(name: str, given: str | None, *, needed: bool) -> str:
@@ -175,16 +238,6 @@ def read(data: bytes, kind: type[S], provider: ProviderAddress) -> S:
         raise malformed(provider, f"{error}: {data[:SHOWN].decode(errors='replace')}") from error
 
 
-@contextmanager
-def counted(reply_so_far: Callable[[], object]) -> Generator[None]:
-    """Give an error of the model the answer as far as it came, because what it used is recorded."""
-    try:
-        yield
-    except ModelError as error:
-        error.reply = reply_so_far()
-        raise
-
-
 def malformed(provider: ProviderAddress, found: str) -> ModelError:
     """The error for an answer that is not as the protocol says."""
     return ModelError(
@@ -218,6 +271,20 @@ def error_of(provider: ProviderAddress, status: int, headers: Mapping[str, str],
             text, code="too_long", next_step="compact sooner: ModelLoop(compaction=Compaction(above=...))"
         )
     return ModelError(text, code="refused", known="nothing was done", next_step="check the model's name and base_url=")
+
+
+def turns_of(
+    messages: tuple[ChatMessage, ...], assistant: str, field: str, parts: Callable[[ChatMessage], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The messages in turns of the user and the model, each with a list of parts. Answers to calls are the user's."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        role = assistant if message.role == "assistant" else "user"
+        if turns and turns[-1]["role"] == role:
+            turns[-1][field] += parts(message)
+        else:
+            turns.append({"role": role, field: parts(message)})
+    return turns
 
 
 def arguments_of(text: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from beforehand.errors import ModelError
-from beforehand.loop.http import SHOWN, ProviderAddress, ProviderClient, counted, cut, events, malformed, read
+from beforehand.loop.http import SHOWN, ProviderAddress, ProviderClient, StreamedAnswer
 from beforehand.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 from beforehand.model.parameters import strict
 from beforehand.model.usage import Usage, usage_of
@@ -55,45 +55,6 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
-class OpenAIChat(ProviderClient):
-    """A model behind the chat completions API. `base_url` names another server, which may need no key."""
-
-    URL = "https://api.openai.com/v1"
-    SERVICE = "openai"
-    KEY = "OPENAI_API_KEY"
-    NEEDS_KEY = False
-
-    @staticmethod
-    def _headers(key: str) -> dict[str, str]:
-        """The key, where there is one."""
-        return {"authorization": f"Bearer {key}"} if key else {}
-
-    async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        """The answer to the request. Raises `ModelError`."""
-        collected = _Answer(self._provider, self.service, on_text)
-        with counted(collected.so_far):
-            async for data in events(self._provider, "/chat/completions", self._body(request)):
-                if data == b"[DONE]":
-                    break
-                collected.add(read(data, _Chunk, self._provider))
-            return collected.reply()
-
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
-        limit = "max_completion_tokens" if self._provider.url == self.URL else "max_tokens"  # what other servers know
-        body: dict[str, Any] = {
-            "model": self.name,
-            "messages": _messages(request),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            limit: request.max_tokens,
-        }
-        if request.tools:
-            body["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
-        if request.returns:
-            body["response_format"] = _format(request.returns)
-        return {**body, **self._settings}
-
-
 class _CallSoFar(msgspec.Struct):
     """A call as its parts arrive."""
 
@@ -103,33 +64,27 @@ class _CallSoFar(msgspec.Struct):
     arguments: list[str] = []
 
 
-class _Answer:
-    """An answer as its chunks arrive."""
-
+class _Answer(StreamedAnswer[_Chunk]):
     def __init__(self, provider: ProviderAddress, service: str, on_text: OnText) -> None:
-        self._provider = provider
-        self._service = service
-        self._on_text = on_text
+        super().__init__(provider, service, on_text)
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._calls: list[_CallSoFar] = []
         self._finished = ""
         self._counted = _Counted()
-        self._model = ""
         self._id: Any = None
 
-    def add(self, chunk: _Chunk) -> None:
-        """Take one chunk. Raises `ModelError` for an error that the server reports in the stream."""
-        if chunk.error is not None:
-            text = msgspec.json.encode(chunk.error).decode(errors="replace")[:SHOWN]
+    def add(self, event: _Chunk) -> None:
+        if event.error is not None:
+            text = msgspec.json.encode(event.error).decode(errors="replace")[:SHOWN]
             raise ModelError(
                 f"{self._provider.url} broke off: {text}", code="unavailable", next_step="it is asked again"
             )
-        self._model = chunk.model or self._model
-        self._id = chunk.id or self._id
-        if chunk.usage is not None:
-            self._counted = chunk.usage
-        for choice in chunk.choices[:1]:
+        self._model = event.model or self._model
+        self._id = event.id or self._id
+        if event.usage is not None:
+            self._counted = event.usage
+        for choice in event.choices[:1]:
             self._finished = choice.finish_reason or self._finished
             self._take(choice.delta)
 
@@ -149,26 +104,50 @@ class _Answer:
                 call.arguments.append(part.function.arguments or "")
 
     def reply(self) -> ModelReply:
-        """The whole answer. Raises `ModelError` if the stream ended before it did."""
-        if not self._finished:
-            raise cut(self._provider)
-        if self._finished not in _STOPS:
-            raise malformed(self._provider, f"it ended with finish_reason={self._finished!r}")
+        stop = self._stopped(self._finished, "finish_reason", _STOPS)
         calls = tuple(
             ModelCall(call.id or f"call-{place}", "".join(call.tool), "".join(call.arguments) or "{}")
             for place, call in enumerate(sorted(self._calls, key=lambda one: one.index), 1)
         )
-        stop = _STOPS[self._finished]
         stop = "refusal" if self._refusal else "calls" if calls and stop == "end" else stop
         stop = "end" if stop == "calls" and not calls else stop
-        return ModelReply("".join(self._refusal or self._text), calls, stop, self._usage(), self._model)
+        return ModelReply("".join(self._refusal or self._text), calls, stop, self._used(), self._model)
 
-    def so_far(self) -> ModelReply:
-        """The usage of an answer that cannot be used."""
-        return ModelReply(usage=self._usage(), model=self._model)
-
-    def _usage(self) -> Usage:
+    def _used(self) -> Usage:
         return usage_of({"usage": self._counted, "request": self._id, "service": self._service})
+
+
+class OpenAIChat(ProviderClient):
+    """A model behind the chat completions API. `base_url` names another server, which may need no key."""
+
+    URL = "https://api.openai.com/v1"
+    SERVICE = "openai"
+    KEY = "OPENAI_API_KEY"
+    NEEDS_KEY = False
+    PATH = "/chat/completions"
+    EVENT = _Chunk
+    ANSWER = _Answer
+    LAST = b"[DONE]"
+
+    @staticmethod
+    def _headers(key: str) -> dict[str, str]:
+        """The key, where there is one."""
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        limit = "max_completion_tokens" if self._provider.url == self.URL else "max_tokens"  # what other servers know
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": _messages(request),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            limit: request.max_tokens,
+        }
+        if request.tools:
+            body["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
+        if request.returns:
+            body["response_format"] = _format(request.returns)
+        return {**body, **self._settings}
 
 
 def _messages(request: ModelRequest) -> list[dict[str, Any]]:
