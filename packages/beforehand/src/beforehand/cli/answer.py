@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -288,7 +288,9 @@ async def _several(
             return
         words = [await _refreshed(service, one) for one in words]
         notes = {one.run: one.note for one in await answer_all_idempotently(service, words, by=by) if one.alert}
-    if call.screen.wrote_json([_taken(one, notes) for one in words]):
+    if call.screen.wrote_json(
+        [BulkAnswerOutput(one.item, one.answer, one.shown, notes.get(split_item(one.item)[0], "")) for one in words]
+    ):
         return
     subject = f"{len(words)} items are" if len(words) > 1 else f"{words[0].item} is"
     call.screen.line(f"{subject} answered, decided by {by}.")
@@ -328,10 +330,6 @@ def _names_digest(one: OneOf) -> bool:
     subject = None if one.loaded is None else one.loaded.subject
     again = isinstance(subject, OperationState) and subject.approval.question_changed and not subject.wants_approval
     return again or isinstance(one.answer, a.Approve | a.HappenedTimes)
-
-
-def _taken(one: OneOf, notes: Mapping[str, str]) -> BulkAnswerOutput:
-    return BulkAnswerOutput(one.item, one.answer, one.shown, notes.get(split_item(one.item)[0], ""))
 
 
 # --- handing over --------------------------------------------------------------------------------------

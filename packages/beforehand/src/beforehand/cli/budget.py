@@ -19,7 +19,6 @@ from beforehand.model.shell import to_type
 if TYPE_CHECKING:
     from beforehand.cli.screen import Screen
     from beforehand.model.run_history import RunHistory
-    from beforehand.policies import RunBudget
 
 
 class BudgetReport(msgspec.Struct, frozen=True):
@@ -158,11 +157,10 @@ def _report(history: RunHistory, tree: list[BudgetLine]) -> BudgetReport:
         money = state.limits.money if reached[0] == "cost" else None
         more = f"{reached[0]}=AMOUNT" if money is None else f"cost=AMOUNT {money.currency}"
         step = to_type("budget", run, "--raise", more)
-    unknown, unpriced = state.unknown, state.unpriced
-    then = state.limits.then
     return BudgetReport(
-        run, lifecycle.status, then, tree or own, unknown, unpriced, stopped, step, own if tree else [], above
-    )
+        run, lifecycle.status, state.limits.then, tree or own, state.unknown, state.unpriced, stopped, step,
+        own if tree else [], above,
+    )  # fmt: skip
 
 
 def budget_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,10 +168,6 @@ def budget_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--budget",
         metavar="LIMITS",
-        callback=_read,
+        callback=lambda _context, _parameter, text: None if text is None else written_budget(text),
         help="Its limits: tokens=50000,model_calls=20,effects=3,cost=2.50EUR,then=stop.",
     )(function)
-
-
-def _read(_context: click.Context, _parameter: click.Parameter, text: str | None) -> RunBudget | None:
-    return None if text is None else written_budget(text)

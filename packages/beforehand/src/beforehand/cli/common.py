@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,7 +19,6 @@ from beforehand.cli.screen import Screen
 from beforehand.errors import BeforehandError
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import marked, safe
-from beforehand.journal.backends import Address
 from beforehand.journal.port import Reader
 
 if TYPE_CHECKING:
@@ -69,17 +68,38 @@ class CommandCall:
             raise
         return wait_for(coroutine) if waits else without_waiting(coroutine)
 
-    def serving(
+    @asynccontextmanager
+    async def serving(
         self,
         tools: Mapping[str, ToolCode] = MappingProxyType({}),
         agents: Mapping[str, AgentCode] = MappingProxyType({}),
         *,
         create: bool = False,
         private_webhooks: bool = False,
-    ) -> AbstractAsyncContextManager[ControlService]:
-        """Open the journal to give commands. No code is needed for that; `tools` and `agents` are the code at hand."""
+    ) -> AsyncGenerator[ControlService]:
+        """Open the journal to give commands, in the name of the person who types them.
+
+        No code is needed for that; `tools` and `agents` are the code at hand.
+        """
+        # The engine is imported here: a command that only reads starts without it.
+        from beforehand.control.service import ControlService  # noqa: PLC0415 - see above
+        from beforehand.engine.engine import Engine  # noqa: PLC0415 - as above
+        from beforehand.engine.environment import system_environment  # noqa: PLC0415 - as above
+        from beforehand.engine.settings import Settings  # noqa: PLC0415 - as above
+        from beforehand.journal import host  # noqa: PLC0415 - as above
+
         address = journal_address(self.journal) if create else existing_journal(self.journal)
-        return service_over(address, tools, agents, private_webhooks=private_webhooks)
+        settings = Settings(private_webhooks=private_webhooks)
+        engine = Engine(address.journal(), system_environment(), settings, tools, agents, host.this_process)
+        try:
+            await engine.open()
+        except BaseException:
+            await engine.journal.close()
+            raise
+        try:
+            yield ControlService(engine, via="typed")
+        finally:
+            await engine.close()
 
 
 def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., Any]], click.Command]:
@@ -90,7 +110,9 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
 
     def declare(function: Callable[..., Any]) -> click.Command:
         def body(journal: str | None, as_json: bool, **options: Any) -> int | None:
-            _speak_plainly()
+            logger = logging.getLogger("beforehand")
+            if not logger.handlers:
+                logger.addHandler(_Remarks(logging.WARNING))
             context = click.get_current_context()
             call = CommandCall(journal or context.find_root().obj, as_json=as_json, policy=context.meta.get(_POLICY))
             try:
@@ -100,8 +122,8 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
             except BeforehandError as error:
                 error.next_step = call.screen.located(error.next_step)
                 raise
-            except BrokenPipeError:
-                _fall_silent()
+            except BrokenPipeError:  # `beforehand show RUN | head`: no reader is left
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return None
             return status
 
@@ -166,46 +188,8 @@ def policy_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--policy", metavar="FILE", expose_value=False, callback=keep, help=about)(function)
 
 
-def _fall_silent() -> None:
-    """End silently after a broken pipe (`beforehand show RUN | head`): no reader is left."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 class _Remarks(logging.Handler):
     """Remarks of the runtime, on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(safe(marked(f"beforehand: {record.getMessage()}"), lines=True), err=True)
-
-
-def _speak_plainly() -> None:
-    logger = logging.getLogger("beforehand")
-    if not logger.handlers:
-        logger.addHandler(_Remarks(logging.WARNING))
-
-
-@asynccontextmanager
-async def service_over(
-    address: Address, tools: Mapping[str, ToolCode], agents: Mapping[str, AgentCode], *, private_webhooks: bool
-) -> AsyncGenerator[ControlService]:
-    """Open the journal for commands, in the name of the person who types them.
-
-    The engine is imported here: a command that only reads starts without it.
-    """
-    from beforehand.control.service import ControlService  # noqa: PLC0415 - see above
-    from beforehand.engine.engine import Engine  # noqa: PLC0415 - as above
-    from beforehand.engine.environment import system_environment  # noqa: PLC0415 - as above
-    from beforehand.engine.settings import Settings  # noqa: PLC0415 - as above
-    from beforehand.journal import host  # noqa: PLC0415 - as above
-
-    settings = Settings(private_webhooks=private_webhooks)
-    engine = Engine(address.journal(), system_environment(), settings, tools, agents, host.this_process)
-    try:
-        await engine.open()
-    except BaseException:
-        await engine.journal.close()
-        raise
-    try:
-        yield ControlService(engine, via="typed")
-    finally:
-        await engine.close()

@@ -106,7 +106,10 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
             return await _changed(call, files, stop)
         if app is None or shift is None:
             raise UsageError("dev needs the agents to drive", next_step="beforehand dev desk.py:refund_desk")
-        _tell_first_step(call, app, agents)
+        call.screen.note(("Driving ", "bold"), f"{', '.join(app.agents)}. A changed file reloads it. Ctrl-C ends it.")
+        for target, agent in agents.items():
+            given = msgspec.json.encode(sample(agent)).decode()
+            call.screen.next(f"in another terminal: {to_type('run', target, given)}")
         async with _beside(_inbox(call, app, options), _report_items(call, app)):
             changing = asyncio.create_task(_changed(call, files, stop))
             await drive_until(shift, app, stop)
@@ -173,14 +176,6 @@ async def _beside(*bodies: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------
-
-
-def _tell_first_step(call: CommandCall, app: Beforehand, agents: dict[str, AnyAgent]) -> None:
-    """Name what is driven, and the command that starts a first run."""
-    call.screen.note(("Driving ", "bold"), f"{', '.join(app.agents)}. A changed file reloads it. Ctrl-C ends it.")
-    for target, agent in agents.items():
-        given = msgspec.json.encode(sample(agent)).decode()
-        call.screen.next(f"in another terminal: {to_type('run', target, given)}")
 
 
 async def _inbox(call: CommandCall, app: Beforehand, options: DevOptions) -> None:

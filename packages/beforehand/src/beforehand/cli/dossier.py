@@ -9,7 +9,7 @@ import msgspec
 
 from beforehand.cli.common import CommandCall, by_option, command
 from beforehand.cli.screen import Screen, grid, phrase
-from beforehand.inspect.comparison import Change, change_texts
+from beforehand.inspect.comparison import change_texts
 from beforehand.inspect.render_records import stored
 from beforehand.inspect.run_state import RunState, state_of
 from beforehand.inspect.text import cut, marked, moment, safe, short, split_report
@@ -17,7 +17,6 @@ from beforehand.model.ids import split_operation_id
 from beforehand.model.records import NOTHING
 from beforehand.people.answers import TakeOver
 from beforehand.people.dossier import Dossier
-from beforehand.people.earlier_answers import Earlier
 from beforehand.people.idempotent_answers import answer_idempotently
 
 _WHERE = ": --json has all of it"
@@ -45,9 +44,9 @@ def show_dossier(screen: Screen, found: Dossier) -> None:
 
 def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
     yield "arguments", "" if found.arguments == NOTHING else bytes(found.arguments).decode("utf-8", "replace")
-    yield from _labelled("changed", map(_change, found.changes))
+    yield from _labelled("changed", (f"{one.name}: {' -> '.join(change_texts(one))}" for one in found.changes))
     yield "why", "" if found.why in found.asks else found.why
-    yield from _labelled("earlier", map(_earlier, found.earlier))
+    yield from _labelled("earlier", (f"{one.step}: {one.by} {one.text}" for one in found.earlier))
     yield "decided", "" if found.decided is None else f"{found.decided.by or 'its deadline'} {found.decided.says}"
     for thought in found.thoughts:
         sure = "" if thought.confidence is None else f" (confidence {thought.confidence:g})"
@@ -76,15 +75,6 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
 def _labelled(label: str, texts: Iterator[str] | Sequence[str]) -> Iterator[tuple[str, str]]:
     for number, text in enumerate(texts):
         yield (label if number == 0 else "|"), text
-
-
-def _change(one: Change) -> str:
-    before, now = change_texts(one)
-    return f"{one.name}: {before} -> {now}"
-
-
-def _earlier(one: Earlier) -> str:
-    return f"{one.step}: {one.by} {one.text}"
 
 
 def _cost(found: Dossier) -> str:

@@ -96,7 +96,8 @@ def _sum_up(call: CommandCall, found: EffectsFound, remarks: list[str]) -> None:
     for remark in remarks:
         call.screen.note((remark, "yellow"))
     if found.records:
-        call.screen.line((f"Searched {_of(found.searched, found.records)}.", "dim"))
+        newest = "" if found.searched == found.records else f"the newest {found.searched:,} of "
+        call.screen.line((f"Searched {newest}{count(found.records, 'record')}.", "dim"))
     for one in found.effects:
         if one.compensated_by and one.status != "compensated":
             remark = f"{one.operation}: whether it was undone is open. Next: {to_type('why', one.compensated_by)}"
@@ -107,8 +108,3 @@ def _sum_up(call: CommandCall, found: EffectsFound, remarks: list[str]) -> None:
         call.screen.next(f"more of them: the same command with --limit {2 * len(statuses)}")
     elif found.effects:
         call.screen.next(to_type("why", found.effects[0].operation))
-
-
-def _of(searched: int, records: int) -> str:
-    newest = "" if searched == records else f"the newest {searched:,} of "
-    return newest + count(records, "record")

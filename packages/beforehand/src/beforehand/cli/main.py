@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -99,6 +100,10 @@ SYNONYMS: Final = {
 }  # fmt: skip
 
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""In an argument that was not UTF-8, other bytes come as lone surrogates, which nothing can store or print."""
+
+
 class Root(click.Group):
     """The group of all commands. It imports one when it is called, and turns every error into a status."""
 
@@ -113,7 +118,10 @@ class Root(click.Group):
         module, _ = COMMANDS.get(cmd_name) or ("", "")
         found: click.Command | None = None
         if module == CONSOLE or (not module and cmd_name in _added()):
-            found = _by_entry_point(cmd_name)
+            try:
+                found = extension("beforehand.commands", cmd_name, f"beforehand {cmd_name}")
+            except UsageError as error:  # it takes anything, and says how to install it
+                found = _Missing(cmd_name, error)
         elif module:
             found = getattr(import_module(f"beforehand.cli.{module}"), cmd_name.replace("-", "_"))
         return found
@@ -157,8 +165,10 @@ class Root(click.Group):
         """Run a command and end the process with its status."""
         given = list(sys.argv[1:] if args is None else args) or ["--help"]
         _forgive_signs()
-        if (bad := next((one for one in given if not _is_utf8(one)), None)) is not None:
-            sys.exit(_tell_usage(_not_utf8(bad), as_json="--json" in given))
+        if (bad := next(filter(_SURROGATE.search, given), None)) is not None:
+            shown = repr(bad.encode("utf-8", "surrogateescape"))[1:]
+            odd = click.UsageError(f"the argument {shown} is not UTF-8: give it in that encoding, or in a file")
+            sys.exit(_tell_usage(odd, as_json="--json" in given))
         if (left := next((one for one in given if is_placeholder(one)), None)) is not None:
             unmade = click.UsageError(f"{left} stands for something that you choose: nothing was done")
             sys.exit(_tell_usage(unmade, as_json="--json" in given))
@@ -178,16 +188,6 @@ def _added(*, used: bool = True) -> dict[str, str]:
     if used:
         return {name: source for name, source in found.items() if name not in COMMANDS}
     return {name: source for name, source in found.items() if name in ours}
-
-
-def _by_entry_point(name: str) -> click.Command:
-    """A command of another distribution. Without it, a command that takes anything and says how to install it."""
-    wanted = "beforehand " + name
-    try:
-        found: click.Command = extension("beforehand.commands", name, wanted)
-    except UsageError as error:
-        return _Missing(name, error)
-    return found
 
 
 class _Missing(click.Command):
@@ -219,20 +219,6 @@ def _guarded(command: Any, *, as_json: bool) -> int:
         return 130
     except BeforehandError as error:
         return _tell(error, as_json=as_json)
-
-
-def _is_utf8(argument: str) -> bool:
-    """True if an argument was UTF-8: other bytes come as lone surrogates, which nothing can store or print."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _not_utf8(argument: str) -> click.UsageError:
-    shown = repr(argument.encode("utf-8", "surrogateescape"))[1:]
-    return click.UsageError(f"the argument {shown} is not UTF-8: give it in that encoding, or in a file")
 
 
 def _tell(error: BeforehandError, *, as_json: bool) -> int:

@@ -102,12 +102,12 @@ def _show(screen: Screen, report: MonitorReport, since_ms: int | None) -> None:
         screen.note(("Not judged", "yellow"), f": {run} cannot be read. Next: beforehand verify")
 
 
-def show_finding(screen: Screen, one: SilentFailure, *, dated: bool = False, evidence: bool = True) -> None:
+def show_finding(screen: Screen, one: SilentFailure, *, dated: bool = False) -> None:
     """Print a finding, with the command that shows more."""
     when = f"  {moment(one.at_ms)}" if dated else f"  {one.id}"
     screen.line(("! ", "bold yellow"), (safe(one.agent), "bold"), f"  {one.rule}", (when, "dim"))
     screen.line(f"  {safe(one.what)}")
-    for text in one.evidence if evidence else ():
+    for text in one.evidence:
         screen.line((f"    {safe(text)}", "dim"))
     screen.commands(one.command)
 

@@ -49,7 +49,10 @@ async def plan(call: CommandCall, what: str, names: tuple[str, ...]) -> int:
     if not call.screen.wrote_json(found):
         if what != "check":
             _show(call.screen, found)
-        _faults(call.screen, found)
+        for fault in found.faults:
+            call.screen.line((f"  {fault}", "red"))
+        refused = f"{len(found.faults)} faults: an agent refuses this plan."
+        call.screen.line(refused if found.faults else "No faults were found.")
     return USAGE if found.faults else 0
 
 
@@ -95,9 +98,3 @@ def _about(one: PlannedCall, *, hold: bool) -> str:
     parts += ["is sent at the commit"] if hold else []
     parts += [f"may cost {one.budget:g}"] if one.budget is not None else []
     return ", ".join(parts)
-
-
-def _faults(screen: Screen, found: ShownPlan) -> None:
-    for fault in found.faults:
-        screen.line((f"  {fault}", "red"))
-    screen.line(f"{len(found.faults)} faults: an agent refuses this plan." if found.faults else "No faults were found.")

@@ -219,7 +219,8 @@ async def _stopped(app: Beforehand, run: str, error: Exception, line: int | None
     if not isinstance(error, BeforehandError):
         name = type(error).__name__
         # From the record, where secrets are masked: the exception itself may hold them, and terminals are logged.
-        reason = (await _recorded_error(app, run) if state == "stopped" else "").removeprefix(name).removeprefix(": ")
+        stopped = (await app.service.history(run)).lifecycle.stopped if state == "stopped" else None
+        reason = ("" if stopped is None else stopped.error).removeprefix(name).removeprefix(": ")
         problem = msgspec.structs.replace(problem, message=reason or name, known=_place(error), next_step="")
     if state == "stopped" and not problem.next_step:
         problem = msgspec.structs.replace(problem, next_step=lines(to_type("show", run), to_type("resume", run)))
@@ -232,11 +233,6 @@ async def _stopped(app: Beforehand, run: str, error: Exception, line: int | None
 async def _has_stopped(app: Beforehand, run: str) -> bool:
     rows = await app.engine.journal.runs(run=run)
     return bool(rows) and rows[0].status == "stopped"
-
-
-async def _recorded_error(app: Beforehand, run: str) -> str:
-    stopped = (await app.service.history(run)).lifecycle.stopped
-    return stopped.error if stopped is not None else ""
 
 
 def _place(error: BaseException) -> str:

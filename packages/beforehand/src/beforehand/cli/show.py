@@ -174,6 +174,7 @@ def _show_ruling(screen: Screen, found: Policing) -> None:
 
 _WIDEST_STEP = 26
 _NARROWEST_STEP = 12
+_TONES: Final[dict[str, str]] = {"failed": "red", "unknown": "yellow", "asks": "yellow"}
 _BESIDE = 17  # the time, the sign, and the gaps between the columns
 
 
@@ -184,8 +185,13 @@ def show_timeline(screen: Screen, story: Timeline, undriven: Undriven | None, aw
     """
     show_head(screen, story)
     show_entries(screen, story.entries, story.started)
-    if story.family is not None:
-        _show_family(screen, story.family)
+    if (family := story.family) is not None:
+        screen.line("")
+        if family.parent:
+            screen.line("Started by: ", (family.parent, "bold"))
+        if family.children:
+            screen.line("Children:")
+            _show_members(screen, family.children, family.more, "  ")
     if undriven is not None:
         screen.line("")
         screen.line((f"{undriven.why[:1].upper()}{undriven.why[1:]}.", "yellow"))
@@ -206,16 +212,6 @@ def show_head(screen: Screen, story: Timeline) -> None:
     screen.line((", ".join([*facts, count(story.records, "record")]), "dim"))
     screen.line((f"input {short(safe(plain_input(story.input)), screen.out.width - 7)}", "dim"))
     screen.line("")
-
-
-def _show_family(screen: Screen, family: Family) -> None:
-    """Show which run started this one, and the tree of its children."""
-    screen.line("")
-    if family.parent:
-        screen.line("Started by: ", (family.parent, "bold"))
-    if family.children:
-        screen.line("Children:")
-        _show_members(screen, family.children, family.more, "  ")
 
 
 def _show_members(screen: Screen, members: tuple[FamilyMember, ...], more: int, indent: str) -> None:
@@ -266,11 +262,12 @@ def _entry_line(screen: Screen, entry: TimelineEntry, since: int, width: int) ->
         if whole
         else _with_arguments(entry, room)
     )
+    tone = _TONES.get(entry.mark, "dim" if entry.kind == "run" else "")
     return (
         _offset(entry.at, since),
         screen.mark(entry.mark),
         phrase((entry.step, style)),
-        phrase((_cut(screen.located_report(text) if entry.kind == "run" else text), _tone(entry))),
+        phrase((_cut(screen.located_report(text) if entry.kind == "run" else text), tone)),
     )
 
 
@@ -296,12 +293,6 @@ def _offset(at: int, since: int) -> Text:
     text = phrase((f"+{duration(max(0, at - since))}", "dim"))
     text.justify = "right"
     return text
-
-
-def _tone(entry: TimelineEntry) -> str:
-    return {"failed": "red", "unknown": "yellow", "asks": "yellow"}.get(
-        entry.mark, "dim" if entry.kind == "run" else ""
-    )
 
 
 def _afterwards(story: Timeline, undriven: Undriven | None, awaited: list[str]) -> list[str]:

@@ -133,8 +133,9 @@ class Overview:
         for row in rows:
             if not is_system(row.agent) and (undriven := await finder.find(row)) is not None:
                 waiting["a run whose code was moved away" if undriven.moved else "", undriven.command] += 1
+        least = "at least " if len(rows) == _LISTED else ""
         found = [
-            Attention(kind or f"{_at_least(number, len(rows))} ready to continue, and no process drives them", typed)
+            Attention(kind or f"{least}{count(number, 'run')} ready to continue, and no process drives them", typed)
             for (kind, typed), number in waiting.items()
         ]
         gone = await finder.lost(key for queue in queues for key in queue.agents)
@@ -174,18 +175,14 @@ def _by_agent(counts: dict[tuple[str, RunStatus], int]) -> list[AgentRuns]:
         if not is_system(agent):
             found.setdefault(agent, {})[status] = number
     listed = [AgentRuns(agent, runs) for agent, runs in found.items()]
-    return sorted(listed, key=lambda one: (-_open(one), one.agent))
-
-
-def _open(one: AgentRuns) -> int:
-    return sum(number for status, number in one.runs.items() if status not in {"completed", "undone"})
+    opened = {
+        one.agent: sum(number for status, number in one.runs.items() if status not in {"completed", "undone"})
+        for one in listed
+    }
+    return sorted(listed, key=lambda one: (-opened[one.agent], one.agent))
 
 
 async def _processes(journal: Journal, driven: Sequence[RunRow]) -> list[DrivingProcess]:
     owners = Counter(row.owner for row in driven if row.owner is not None)
     states = [(owner, number, await journal.fate(owner)) for owner, number in owners.most_common()]
     return [DrivingProcess(owner, state.pid, number, state.gone) for owner, number, state in states]
-
-
-def _at_least(number: int, read: int) -> str:
-    return f"{'at least ' if read == _LISTED else ''}{count(number, 'run')}"

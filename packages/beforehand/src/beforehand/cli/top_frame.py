@@ -72,10 +72,12 @@ def draw(frame: TopFrame, width: int = 80, height: int | None = None) -> list[Li
     most = 20 if height is None else max(2, (height - 12) // 3)
     title = f"beforehand top  {safe(frame.journal)}"
     when = moment(frame.at_ms)
+    runs = ", ".join(f"{frame.runs[name]:,} {name}" for name in (*_OPEN, *_ENDED) if frame.runs.get(name))
+    models = folds(_spent(frame.spent, frame.at_ms), width - 7)[:_FOLDED]
     lines: list[Line] = [
         [(_fit(title, width - len(when) - 1), "bold"), (f" {when}", "dim")],
-        [("Runs   ", "bold"), (_listed(frame.runs, (*_OPEN, *_ENDED)) or "none yet", "")],
-        *_models(_spent(frame.spent, frame.at_ms), width),
+        [("Runs   ", "bold"), (runs or "none yet", "")],
+        *[[("       " if number else "Models ", "bold"), (text, "")] for number, text in enumerate(models)],
         [],
         *_attention(frame.attention, most, width),
         *_section("QUEUE", ("waiting", "running", "at most", "oldest"), map(_queue, frame.queues), most),
@@ -85,11 +87,6 @@ def draw(frame: TopFrame, width: int = 80, height: int | None = None) -> list[Li
     while lines and not lines[-1]:
         lines.pop()
     return [_cut(line, width) for line in lines[:height]]
-
-
-def _models(spent: str, width: int) -> Iterator[Line]:
-    for number, text in enumerate(folds(spent, width - 7)[:_FOLDED]):
-        yield [("       " if number else "Models ", "bold"), (text, "")]
 
 
 def _attention(found: Sequence[Attention], most: int, width: int) -> Iterator[Line]:
@@ -149,10 +146,6 @@ def _spent(spent: RecentSpending, now_ms: int) -> str:
     parts = [f"{spent.calls:,} call{'' if spent.calls == 1 else 's'}", f"{spent.tokens:,} tokens", *cost]
     parts += [f"{spent.unknown:,} of unknown cost"] if spent.unknown else []
     return f"{', '.join(parts)} in the last {duration(now_ms - spent.since_ms)}"
-
-
-def _listed(numbers: dict[str, int], order: Iterable[str]) -> str:
-    return ", ".join(f"{numbers[name]:,} {name}" for name in order if numbers.get(name))
 
 
 def _fit(text: str, width: int) -> str:

@@ -22,7 +22,7 @@ from beforehand.inspect.text import count, short
 from beforehand.model.shell import to_type
 from beforehand.testing.trial.faults import KINDS, FaultKind
 from beforehand.testing.trial.figures import ARMS, Group, Repeat, alike
-from beforehand.testing.trial.page import cut_short, page
+from beforehand.testing.trial.page import NAMES, cut_short, page, percent
 from beforehand.testing.trial.performing import Wanted, check_parameters
 from beforehand.testing.trial.report import Report, TrialPlan, TrialRefused, planned, report, try_all
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from beforehand.cli.inputs import AnyAgent
 
-_NAMES: Final = {"plain": "without faults", "faults": "with faults"}
 _SHOWN: Final = 12
 _WIDTH: Final = 80
 _GOES_ON: Final = " \\"
@@ -196,7 +195,7 @@ def _tell(screen: Screen, found: Report, html: str | None) -> None:
     for arm in ARMS:
         if (figures := found.arms.get(arm)) is not None:
             cells = [_cell(figures.curve[k - 1]) if k <= len(figures.curve) else phrase("") for k in ks]
-            rows.append((phrase(_NAMES[arm]), *cells, phrase(f"{figures.passed} of {figures.repeats}")))
+            rows.append((phrase(NAMES[arm]), *cells, phrase(f"{figures.passed} of {figures.repeats}")))
     screen.show(grid(rows))
     _tell_failures(screen, found)
     for line in found.refused:
@@ -209,7 +208,7 @@ def _tell_failures(screen: Screen, found: Report) -> None:
     screen.line("")
     for group in found.failures[:_SHOWN]:
         lines = ", ".join(map(str, group.lines[:8])) + (", …" if len(group.lines) > 8 else "")
-        screen.line((count(group.count, "run"), "bold red"), f" {_NAMES[group.arm]}  ", (f"line {lines}", "dim"))
+        screen.line((count(group.count, "run"), "bold red"), f" {NAMES[group.arm]}  ", (f"line {lines}", "dim"))
         rows = [(phrase("| "), phrase(short(group.reason, 400)))]
         if group.faults:
             rows.append((phrase("  "), phrase((f"after {'; '.join(group.faults)}", "dim"))))
@@ -238,8 +237,4 @@ def _columns(repeat: int) -> list[int]:
 
 
 def _cell(share: float) -> Text:
-    return phrase((_percent(share), "green" if share == 1 else "yellow" if share >= 0.5 else "bold red"))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%" if 0 < share < 1 else f"{100 * share:.0f}%"
+    return phrase((percent(share), "green" if share == 1 else "yellow" if share >= 0.5 else "bold red"))

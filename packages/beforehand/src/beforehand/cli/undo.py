@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 import click
 
@@ -63,9 +63,7 @@ async def transaction(call: CommandCall, transaction: str, why: str, shown: str,
     if len(wanted) != 1:
         raise UsageError("no decision is given", next_step="add --retry, --accept or --abort")
     async with call.serving() as service:
-        word: Literal["retry", "accept", "abort"] = (
-            "abort" if flags["abort"] else "retry" if flags["retry"] else "accept"
-        )
+        word = cast('Literal["retry", "accept", "abort"]', wanted[0])
         applied = await decide_transaction_idempotently(service, transaction, word, by=by, why=why, shown=shown)
         found = (await service.history(run)).boundaries.by_name[name]
     if call.screen.wrote_json({"run": run, "transaction": found, "applied": applied.at_once}):

@@ -10,7 +10,6 @@ import msgspec
 
 from beforehand.cli.common import CommandCall, by_option, command
 from beforehand.cli.inputs import any_json
-from beforehand.cli.screen import Screen
 from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.engine.environment import SystemClock
 from beforehand.errors import UsageError
@@ -120,16 +119,11 @@ def _show(call: CommandCall, found: list[EndpointStatus]) -> None:
     if not found:
         call.screen.line("No endpoint is registered.")
     for one in found:
-        _show_one(call.screen, one)
-
-
-def _show_one(screen: Screen, one: EndpointStatus) -> None:
-    screen.line((one.name, "bold"), f"  {safe(one.url)}  {safe(one.state)}")
-    screen.line(
-        f"  {count(one.delivered, 'notice')} delivered, {len(one.waiting)} on the way, {len(one.given_up)} given up"
-    )
-    for run in (*one.waiting[:5], *one.given_up[:5]):
-        screen.commands(to_type("show", run))
+        delivered = f"  {count(one.delivered, 'notice')} delivered"
+        call.screen.line((one.name, "bold"), f"  {safe(one.url)}  {safe(one.state)}")
+        call.screen.line(f"{delivered}, {len(one.waiting)} on the way, {len(one.given_up)} given up")
+        for run in (*one.waiting[:5], *one.given_up[:5]):
+            call.screen.commands(to_type("show", run))
 
 
 Status = Literal["succeeded", "failed", "pending"]

@@ -198,7 +198,10 @@ async def work(call: CommandCall, app: Beforehand, concurrency: int, *, once: bo
         return INTERRUPTED
     if stop.is_set():
         return DONE  # a service manager ended it, as it should end
-    return _status(shift)
+    ends = set({driven.run: driven.status for driven in shift.driven}.values())  # of each run, the last one
+    if ends & {"stopped", "refused"}:
+        return FAILED
+    return WAITS if "suspended" in ends else DONE
 
 
 async def _once(shift: WorkerLoop, stop: asyncio.Event) -> None:
@@ -223,10 +226,3 @@ async def drive_until(shift: WorkerLoop, app: Beforehand, stop: asyncio.Event) -
         ends = {*shift.tasks.values(), stopping}  # a place that becomes free is taken at once
         await asyncio.wait(ends, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-
-
-def _status(shift: WorkerLoop) -> int:
-    ends = set({driven.run: driven.status for driven in shift.driven}.values())  # of each run, the last one
-    if ends & {"stopped", "refused"}:
-        return FAILED
-    return WAITS if "suspended" in ends else DONE

@@ -93,9 +93,9 @@ def _settings(found: Report) -> str:
 
 def _cards(found: Report) -> str:
     cards = [
-        f'<div class="card {arm}">{NAMES[arm]}<b>{_percent(figures.curve[0])}</b>'
+        f'<div class="card {arm}">{NAMES[arm]}<b>{percent(figures.curve[0])}</b>'
         f'<span class="soft">of {figures.repeats} runs passed; all {found.repeat} of a case: '
-        f"{_percent(figures.curve[-1])}</span></div>"
+        f"{percent(figures.curve[-1])}</span></div>"
         for arm, figures in found.arms.items()
     ]
     return f'<div class="cards">{"".join(cards)}</div>' if cards else ""
@@ -149,7 +149,8 @@ def _refused(found: Report) -> str:
     return f'<h2>Lines that do not fit</h2><ul class="bad">{rows}</ul>'
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share as a person reads it."""
     return f"{100 * share:.1f}%" if 0 < share < 1 else f"{100 * share:.0f}%"
 
 
