@@ -7,11 +7,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from beforehand.model.contract import Contract, Key
+from beforehand.model.contract import Contract
 from beforehand.policies import milliseconds
 
 Danger = Literal["none", "low", "some", "high"]
-DEFAULT_CONTRACT: Final = Contract("?")
+_SECOND_REQUEST: Final = {
+    "rejects": "turns away a second request while the first one runs",
+    "blocks": "lets a second request wait for the first one",
+    "runs_twice": "runs a second request while the first one runs",
+}
 
 
 class Clauses(msgspec.Struct, frozen=True):
@@ -75,7 +79,8 @@ def _proofs(contract: Contract) -> list[str]:
     """The means by which code can find out, or repeat, by itself."""
     found: list[str] = []
     if contract.key is not None:
-        found.append(_key_words(contract.key))
+        life = "for ever" if contract.key.ttl is None else f"for {span(contract.key.ttl)}"
+        found.append(f"the system dedupes on our key {life}, and {_SECOND_REQUEST[contract.key.in_progress]}")
     if contract.natural is not None:
         window = span(contract.natural.settle_window)
         found.append(f"repeating it within {span(contract.natural.within)} changes nothing; settle window: {window}")
@@ -109,16 +114,6 @@ def _bounds(contract: Contract, claims: bool) -> list[str]:
             "a compensation restores the world" if contract.restores else "a compensation explains what happened"
         )
     return found
-
-
-def _key_words(key: Key) -> str:
-    life = "for ever" if key.ttl is None else f"for {span(key.ttl)}"
-    busy = {
-        "rejects": "turns away a second request while the first one runs",
-        "blocks": "lets a second request wait for the first one",
-        "runs_twice": "runs a second request while the first one runs",
-    }[key.in_progress]
-    return f"the system dedupes on our key {life}, and {busy}"
 
 
 def _limits(contract: Contract) -> str:
@@ -162,14 +157,11 @@ def _after_doubt(contract: Contract) -> str:
     """The handling of an attempt that may have landed."""
     if contract.effect == "read":
         return "it is read again"
+    otherwise = "read back" if contract.verifies else "a person is asked"
     if contract.key is not None:
-        return "it is sent again under the same key while that is remembered" + (
-            ", else read back" if contract.verifies else ", else a person is asked"
-        )
+        return f"it is sent again under the same key while that is remembered, else {otherwise}"
     if contract.natural is not None:
-        return "it is sent again while that changes nothing" + (
-            ", else read back" if contract.verifies else ", else a person is asked"
-        )
+        return f"it is sent again while that changes nothing, else {otherwise}"
     if contract.verifies:
         return "it is read back, and sent again only when it is proven absent"
     return "it is never sent again by itself: a person is asked"

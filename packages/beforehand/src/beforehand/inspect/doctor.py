@@ -125,7 +125,8 @@ async def rebuild(engine: Engine) -> Rebuilt:
             wanted = await _wanted(reader, claimed.row, engine.environment.clock.wall_ms())
             await log.append((), wanted, charges=tuple(one.mend for one in wrong))
             mended, wrong = [*mended, *(one.name for one in wrong)], []
-        if _differs(claimed.row, wanted):
+        listed = claimed.row.status, claimed.row.reason, claimed.row.waits
+        if listed != (wanted.status, wanted.reason, wanted.waits):
             changed.append(run)
     return Rebuilt(len(names), changed, busy, mended)
 
@@ -178,10 +179,6 @@ def listing_fault(history: RunHistory, row: RunRow) -> str:
     if row.status == wanted.status != "running" and not waits and wanted.waits != b"[]":
         return f"it does not say what the run waits for; {MEND}"
     return ""
-
-
-def _differs(row: RunRow, wanted: RunChange) -> bool:
-    return (row.status, row.reason, row.waits) != (wanted.status, wanted.reason, wanted.waits)
 
 
 async def trust(engine: Engine, by: str, *, newest: bool) -> str:

@@ -169,7 +169,8 @@ def _texts_of(query: EffectQuery) -> list[str]:
     all forms of the text. A text without such a part is searched for in each form.
     """
     forms = _forms(_inside(query.to.strip() or query.text))
-    part = max(forms[0], *_NOT_ASCII.split(forms[0]), key=_worth)
+    parts = (forms[0], *_NOT_ASCII.split(forms[0]))
+    part = max(parts, key=lambda text: (text.isascii() and len(text) >= _TELLING, len(text)))
     if not part:
         return [f'"tool":{_json(query.tool)}']
     return [part] if part.isascii() else forms
@@ -182,10 +183,6 @@ def _forms(text: str) -> list[str]:
 
 def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
-
-
-def _worth(text: str) -> tuple[bool, int]:
-    return text.isascii() and len(text) >= _TELLING, len(text)
 
 
 def _json(text: str) -> str:

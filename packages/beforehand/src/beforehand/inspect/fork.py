@@ -40,7 +40,10 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
     checked_run_id(new)
     reader = JournalReader(engine.journal, engine.identity)
     rows = await reader.all_records(parent)
-    prefix = _prefix(parent, rows, step)
+    first = next((index for index, (_, record) in enumerate(rows) if step_of(record) == step), None)
+    if first is None:
+        raise no_step(parent, rows, step)
+    prefix = rows[:first]
     history = RunHistory(parent)
     for _, record in prefix:
         history.add(record)
@@ -63,46 +66,44 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
     reason = f"forked from {parent} before {step}: {to_type('resume', new)}"
     rests = r.RunSuspendedRecord(reason=reason, at=origin.at, up=origin.up)
     bodies = [encode(record) for record in (*_inherited(parent, prefix), origin, rests)]
-    await _write(engine, new, whole, bodies, reason)
+    assert whole.lifecycle.started is not None, parent
+    agent, program = whole.lifecycle.started.agent, whole.lifecycle.started.program
+    change = RunChange("suspended", reason=reason, release=True)
+    if not await engine.leases.store(new, beginning(engine.identity.namespace, new, agent, bodies, change, program)):
+        raise UsageError(f"another process has just begun the run {new}", next_step="give the fork another name")
     later = (one for one in whole.operations.values() if one.step not in history.operations)
     again = [operation_id(parent, one.step) for one in later if not one.intent.completes]
     return Forked(new, parent, step, [*dict.fromkeys(name for _, record in prefix if (name := step_of(record)))], again)
-
-
-def _prefix(parent: str, rows: Sequence[ReadRecord], step: str) -> Sequence[ReadRecord]:
-    for index, (_, record) in enumerate(rows):
-        if step_of(record) == step:
-            return rows[:index]
-    raise no_step(parent, rows, step)
 
 
 def _check(history: RunHistory, parent: str, step: str) -> None:
     """Refuse to fork where an operation is still undecided."""
     if not history.operations and history.lifecycle.started is None:
         raise UsageError(f"run {parent} has done nothing before {step}")
-    if in_the_balance := [operation.step for operation in history.open_operations()]:
-        raise UsageError(
-            f"run {parent} cannot be forked before {step}: an operation is open there",
-            known=f"open: {', '.join(in_the_balance)}",
-            next_step="choose a step before it began, or one after it was settled",
-        )
-    if compensations := [operation.step for operation in history.operations.values() if operation.intent.compensates]:
-        raise UsageError(
-            f"run {parent} cannot be forked before {step}: compensations ran there",
-            known=f"by {', '.join(compensations)}",
-            next_step="choose a step before them",
-        )
-    if plans := [one.step for one in history.operations.values() if one.intent.asks_only and one.phase == "succeeded"]:
-        raise UsageError(
-            f"run {parent} cannot be forked before {step}: a plan was approved before it, for that run alone",
-            known=f"approved: {', '.join(plans)}", next_step="choose the step that asked for it, or one before",
-        )  # fmt: skip
-    if history.children is not None and (children := history.children.not_joined()):
-        raise UsageError(
-            f"run {parent} cannot be forked before {step}: a child is not joined there, and belongs to that run alone",
-            known=f"not joined: {', '.join(children)}",
-            next_step="choose a step before it was started, or one after it was joined",
-        )
+    written = history.operations.values()
+    children = history.children.not_joined() if history.children is not None else ()
+    for names, why, known, next_step in (
+        (
+            [one.step for one in history.open_operations()], "an operation is open there", "open: ",
+            "choose a step before it began, or one after it was settled",
+        ),
+        (
+            [one.step for one in written if one.intent.compensates], "compensations ran there", "by ",
+            "choose a step before them",
+        ),
+        (
+            [one.step for one in written if one.intent.asks_only and one.phase == "succeeded"],
+            "a plan was approved before it, for that run alone", "approved: ",
+            "choose the step that asked for it, or one before",
+        ),
+        (
+            children, "a child is not joined there, and belongs to that run alone", "not joined: ",
+            "choose a step before it was started, or one after it was joined",
+        ),
+    ):  # fmt: skip
+        if names:
+            message = f"run {parent} cannot be forked before {step}: {why}"
+            raise UsageError(message, known=known + ", ".join(names), next_step=next_step)
 
 
 def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
@@ -161,12 +162,3 @@ def _reference(parent: str, operation: OperationState, record: r.OperationRecord
         code=operation.settlement.code,
     )
     yield msgspec.structs.replace(settled, **stamp)
-
-
-async def _write(engine: Engine, new: str, parent: RunHistory, bodies: Sequence[bytes], reason: str) -> None:
-    assert parent.lifecycle.started is not None, parent.run
-    change = RunChange("suspended", reason=reason, release=True)
-    of = parent.lifecycle.started
-    begun = beginning(engine.identity.namespace, new, of.agent, bodies, change, of.program)
-    if not await engine.leases.store(new, begun):
-        raise UsageError(f"another process has just begun the run {new}", next_step="give the fork another name")

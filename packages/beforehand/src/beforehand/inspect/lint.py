@@ -168,7 +168,7 @@ RULES: Final[tuple[LintRule, ...]] = (
 def lint(agents: Iterable[AnyAgent]) -> list[LintFinding]:
     """All findings about these agents and their tools, the worst first."""
     held = list(agents)
-    found = [finding for agent in held for finding in _lint_agent(agent)]
+    found = [finding for agent in held for finding in _used(agent.name, source_of(agent.__wrapped__), AGENT_RULES)]
     chosen = {tool.name for agent in held if _lets_a_model_choose(agent) for tool in agent.tools}
     for tool in gather_tools(held, ()).values():
         found += _lint_tool(tool, model=tool.name in chosen)
@@ -190,10 +190,6 @@ def _lint_tool(tool: Tool[Any, Any], *, model: bool) -> list[LintFinding]:
         if rule.applies(facts)
     ]  # fmt: skip
     return found + _used(tool.name, facts.source, INNER_RETRIES)
-
-
-def _lint_agent(agent: AnyAgent) -> list[LintFinding]:
-    return _used(agent.name, source_of(agent.__wrapped__), AGENT_RULES)
 
 
 def _used(subject: str, source: Source | None, rules: Iterable[UseRule]) -> list[LintFinding]:

@@ -120,16 +120,11 @@ def _plan(plan: Plan, tools: Mapping[str, AnyTool], faults: list[PlanFault], ans
         calls = [_call(call, tools.get(call.tool), answers) for call in step.calls]
         if step.id in answers:
             calls[0] = msgspec.structs.replace(calls[0], answer=msgspec.json.encode(answers[step.id]).decode())
-        waits = tuple(name for name in plan.waits_for(step))
-        aborts = parted(step)
-        steps.append(ShownStep(step.id, waits, calls, step.when, *aborts, step.ask_if, step.hold, _facts(step)))
+        named = {name for call in step.calls for name in facts_named(call.arguments)}  # those besides are declared
+        facts = tuple(sorted({*step.relies_on, *named}))
+        waits, aborts = tuple(plan.waits_for(step)), parted(step)
+        steps.append(ShownStep(step.id, waits, calls, step.when, *aborts, step.ask_if, step.hold, facts))
     return ShownPlan(plan.name, plan.goal, plan.digest, plan.together, steps, faults)
-
-
-def _facts(step: PlanStep) -> tuple[str, ...]:
-    """The facts that a step names, in its arguments or besides."""
-    named = (name for call in step.calls for name in facts_named(call.arguments))
-    return tuple(sorted({*step.relies_on, *named}))
 
 
 def _call(call: Call, tool: AnyTool | None, answers: Mapping[str, Any]) -> PlannedCall:

@@ -185,11 +185,6 @@ class JournalReader:
         history = await self.history(run)
         return history, operation_in(history, step)
 
-    async def question(self, name: str) -> r.QuestionAsked:
-        """A question that a run asked, by RUN/STEP. Raises `UnknownRun` or `UsageError`."""
-        run, step = split_operation_id(name)
-        return question_in(await self.history(run), step)
-
     async def has_used(self, tool: str, *, runs: int = 200) -> bool:
         """True if one of the first `runs` of the listing has used a tool of that name."""
         seen = 0

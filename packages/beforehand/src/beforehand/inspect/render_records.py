@@ -369,11 +369,10 @@ def _fact(value: r.Raw) -> RenderedValue:
 
 def _weighed(value: r.Raw) -> RenderedValue:
     weighed = msgspec.json.decode(value, type=Weighed)
-    if weighed.inferring is None:
-        return RenderedValue(weighed.chosen, (("why", "there is nothing to infer it from"),))
-    return RenderedValue(
-        weighed.chosen, (("why", f"a question costs {weighed.asking:g}, guessing {weighed.inferring:g}"),)
-    )
+    why = "there is nothing to infer it from"
+    if weighed.inferring is not None:
+        why = f"a question costs {weighed.asking:g}, guessing {weighed.inferring:g}"
+    return RenderedValue(weighed.chosen, (("why", why),))
 
 
 def _correction(value: r.Raw) -> RenderedValue:

@@ -85,7 +85,9 @@ async def replay_records(
     copy = _Copy(identity, records)
     kept = without_life(records)
     handlers = _disarm(tools.values())
-    engine = Engine(copy, _environment(copy), _SETTINGS, tools, held, host.this_process)
+    system = system_environment()
+    environment = Environment(_Stopped(copy.moment), system.rng, system.threads, copy)
+    engine = Engine(copy, environment, _SETTINGS, tools, held, host.this_process)
     await engine.open()
     try:
         await copy.seed(run, history, kept)
@@ -220,11 +222,6 @@ class _Stopped:
         await self._system.sleep(seconds)
 
 
-def _environment(copy: _Copy) -> Environment:
-    system = system_environment()
-    return Environment(_Stopped(copy.moment), system.rng, system.threads, copy)
-
-
 def _disarm(tools: Iterable[Tool[Any, Any]]) -> list[tuple[Tool[Any, Any], dict[str, Code]]]:
     """Keep handlers from reading outside systems. `expect` and `claim` only compute."""
 
@@ -319,11 +316,9 @@ def _agrees(history: RunHistory, end: str, at: str = "", where: str = "") -> Rep
 
 def _diverged(history: RunHistory, difference: str, at: str = "", where: str = "", *, next_step: str = "") -> Replayed:
     assert history.lifecycle.started is not None, history.run
-    diverged = Replayed(
-        history.run, history.lifecycle.started.agent, history.records, False, "diverged", at, where, difference
-    )
+    agent = history.lifecycle.started.agent
     fix = f"restore the code or add a version marker, then {to_type('resume', history.run)}"
-    return msgspec.structs.replace(diverged, next_step=next_step or fix)
+    return Replayed(history.run, agent, history.records, False, "diverged", at, where, difference, next_step or fix)
 
 
 def _place(error: BaseException) -> str:

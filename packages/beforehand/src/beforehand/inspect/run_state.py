@@ -88,6 +88,8 @@ async def state_of(reader: JournalReader, run: str, step: str = "") -> RunState:
     if step and (asked is None or asked.handoff is None):
         raise UsageError(f"run {run} was not handed over at {step}", next_step=to_type("show", run))
     started, handoff = history.lifecycle.started, asked.handoff if asked is not None else None
+    given = None if handoff is None else msgspec.json.decode(handoff.facts, type=dict[str, Fact])
+    known = _learned(records) if given is None else tuple(given.values())
     return RunState(
         run,
         started.agent if started is not None else "",
@@ -95,7 +97,7 @@ async def state_of(reader: JournalReader, run: str, step: str = "") -> RunState:
         asked.question.text if asked is not None else _why(history),
         handoff.state if handoff is not None else r.NOTHING,
         handoff.queue if handoff is not None else "",
-        _facts_of(handoff.facts) if handoff is not None else _learned(records),
+        known,
         _done(history, reader.identity.namespace),
         tuple(_open(run, operation) for operation in history.open_operations() if not operation.intent.serves),
         tuple(f"{run}/{name}" for name in history.steps.questions if name not in history.steps.answers),
@@ -130,10 +132,6 @@ def _open(run: str, operation: OperationState) -> Open:
         f"{run}/{operation.step}", intent.tool, operation.phase, intent.arguments, operation.reason,
         len(operation.attempts), f"{run}/{intent.completes}" if intent.completes else "", operation.deferral.key,
     )  # fmt: skip
-
-
-def _facts_of(stored: r.Raw) -> tuple[Fact, ...]:
-    return tuple(msgspec.json.decode(stored, type=dict[str, Fact]).values())
 
 
 def _learned(records: Sequence[r.Record]) -> tuple[Fact, ...]:

@@ -128,7 +128,7 @@ def _reached(module: _Module, start: Definition) -> Iterator[ast.AST]:
         yield node
         for name in sorted(_called(node) - done):
             helper = module.functions.get(name)
-            if helper is not None and not _decorators(helper) & _RUNTIME:
+            if helper is not None and not set[str]().union(*map(_mentioned, helper.decorator_list)) & _RUNTIME:
                 done.add(name)
                 yield from helper.decorator_list
                 pending += helper.body
@@ -145,13 +145,6 @@ def _called(node: ast.AST) -> set[str]:
 def _mentioned(node: ast.AST) -> set[str]:
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     return names | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
-
-
-def _decorators(function: Definition) -> set[str]:
-    found: set[str] = set()
-    for decorator in function.decorator_list:
-        found |= _mentioned(decorator)
-    return found
 
 
 def _settings(call: ast.Call) -> Iterator[tuple[str, object]]:

@@ -164,9 +164,9 @@ class EventReader:
         self._tools[step] = intent.tool
         return StreamEvent("tool_call", 0, step, tool=intent.tool, value=msgspec.json.decode(intent.arguments))
 
-    def tool(self, step: str) -> str:
-        """The tool of an operation."""
-        return self._tools.get(step, "")
+    def about(self, record: Any, kind: StreamKind, text: str, status: str = "", value: Any = None) -> StreamEvent:
+        """An event about the operation of a record, with its tool."""
+        return StreamEvent(kind, 0, record.step, text, self._tools.get(record.step, ""), status, value)
 
     def turn(self, step: str) -> StreamEvent:
         """The start of a call of a model: the first one of its step, or another one, after an error or a crash."""
@@ -185,52 +185,17 @@ def _decision(reader: EventReader, record: r.DecisionRecorded) -> StreamEvent:
     return StreamEvent("answer", 0, record.step, reply.text, status="succeeded", calls=reply.calls)
 
 
-def _read(_: EventReader, record: r.ReadRecorded) -> StreamEvent:
-    value = _value(record.result)
-    return StreamEvent("outcome", 0, record.step, record.reason, record.tool, record.status, value)
-
-
-def _settled(reader: EventReader, record: r.OperationSettled) -> StreamEvent:
-    step, asks = record.step, record.status == "unknown"  # then a person is asked
-    kind: StreamKind = "question" if asks else "outcome"
-    return StreamEvent(kind, 0, step, record.reason, reader.tool(step), record.status, _value(record.result))
-
-
 def _resolved(reader: EventReader, record: r.Resolved) -> StreamEvent:
     """The word of a person about a call: what became of it, or that it is attempted again."""
-    step, tool = record.step, reader.tool(record.step)
     if record.orders:
-        return StreamEvent("answered", 0, step, record.evidence, tool, value=record.word)
+        return reader.about(record, "answered", record.evidence, value=record.word)
     status = "succeeded" if record.word == "happened" else "failed"
-    return StreamEvent("outcome", 0, step, record.evidence, tool, status, _value(record.result))
-
-
-def _refused_by(reader: EventReader, record: r.ApprovalRefused) -> StreamEvent:
-    return StreamEvent("outcome", 0, record.step, record.reason, reader.tool(record.step), "failed")
-
-
-def _given(reader: EventReader, record: r.ResultGiven) -> StreamEvent:
-    value = _value(record.result)
-    return StreamEvent("outcome", 0, record.step, record.note, reader.tool(record.step), "succeeded", value)
-
-
-def _granted(reader: EventReader, record: r.ApprovalGranted) -> StreamEvent:
-    return StreamEvent("answered", 0, record.step, record.note, reader.tool(record.step), value="approved")
-
-
-def _deferred(reader: EventReader, record: r.OperationDeferred) -> StreamEvent:
-    return StreamEvent("outcome", 0, record.step, record.evidence, reader.tool(record.step), "pending")
+    return reader.about(record, "outcome", record.evidence, status, _value(record.result))
 
 
 def _reused(reader: EventReader, record: r.OutcomeReused) -> StreamEvent:
-    tool = record.intent.tool if record.intent is not None else reader.tool(record.step)
-    return StreamEvent(
-        "outcome", 0, record.step, f"{record.source} did it already", tool, "reused", _value(record.result)
-    )
-
-
-def _parked(reader: EventReader, record: r.OperationParked) -> StreamEvent:
-    return StreamEvent("question", 0, record.step, record.why, reader.tool(record.step))
+    event = reader.about(record, "outcome", f"{record.source} did it already", "reused", _value(record.result))
+    return event if record.intent is None else msgspec.structs.replace(event, tool=record.intent.tool)
 
 
 def _refused(_: EventReader, record: r.ValueRecorded) -> StreamEvent | None:
@@ -252,15 +217,19 @@ _EVENTS: Final[dict[type, Callable[[EventReader, Any], StreamEvent | None]]] = {
     r.OperationPlanned: lambda reader, record: reader.call(record.step, record.intent),
     r.AttemptStarted: lambda reader, record: reader.call(record.step, record.intent),
     r.OperationHeld: lambda reader, record: reader.call(record.step, record.intent),
-    r.ReadRecorded: _read,
-    r.OperationSettled: _settled,
+    r.ReadRecorded: lambda _, one: StreamEvent(
+        "outcome", 0, one.step, one.reason, one.tool, one.status, _value(one.result)
+    ),
+    r.OperationSettled: lambda reader, one: reader.about(  # where it is unknown, a person is asked
+        one, "question" if one.status == "unknown" else "outcome", one.reason, one.status, _value(one.result)
+    ),
     r.OutcomeReused: _reused,
-    r.OperationDeferred: _deferred,
+    r.OperationDeferred: lambda reader, one: reader.about(one, "outcome", one.evidence, "pending"),
     r.Resolved: _resolved,
-    r.ApprovalGranted: _granted,
-    r.ApprovalRefused: _refused_by,
-    r.ResultGiven: _given,
-    r.OperationParked: _parked,
+    r.ApprovalGranted: lambda reader, one: reader.about(one, "answered", one.note, value="approved"),
+    r.ApprovalRefused: lambda reader, one: reader.about(one, "outcome", one.reason, "failed"),
+    r.ResultGiven: lambda reader, one: reader.about(one, "outcome", one.note, "succeeded", _value(one.result)),
+    r.OperationParked: lambda reader, one: reader.about(one, "question", one.why),
     r.ValueRecorded: _refused,
     r.QuestionAsked: lambda _, record: StreamEvent("question", 0, record.step, record.question.text),
     r.EventReceived: lambda _, record: StreamEvent("answered", 0, record.step, value=_value(record.payload)),

@@ -109,8 +109,10 @@ async def record_findings(journal: Journal, outbox: Outbox, found: Iterable[Sile
         if state.shown is None and not covered(states, one, now_ms):
             raised = FindingRaised(one, now_ms)
             posts += [_entry(state, raised), *_notice(outbox, "finding.raised", raised, now_ms)]
-        elif state.shown is not None and _is_newer(one, state.shown.finding):
-            posts.append(_entry(state, FindingRaised(one, state.shown.since_ms)))
+        elif state.shown is not None:
+            recorded = state.shown.finding
+            if one.newest_ms > recorded.newest_ms and one.at_ms - recorded.at_ms >= AGAIN_MS:
+                posts.append(_entry(state, FindingRaised(one, state.shown.since_ms)))
     for name, state in states.items():
         if state.shown is not None and name not in findings:
             posts += [
@@ -131,10 +133,6 @@ async def acknowledge(journal: Journal, outbox: Outbox, seen: Acknowledgement, n
         with contextlib.suppress(LedgerTaken):  # a look came between: it may have newer evidence
             await journal.post_all(tuple(posts))
             return
-
-
-def _is_newer(one: SilentFailure, recorded: SilentFailure) -> bool:
-    return one.newest_ms > recorded.newest_ms and one.at_ms - recorded.at_ms >= AGAIN_MS
 
 
 def _entry(state: FindingState, one: FindingEntry) -> Post:

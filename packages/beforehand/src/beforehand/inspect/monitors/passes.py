@@ -89,17 +89,15 @@ async def with_acknowledged(reader: JournalReader, now_ms: int, settings: Monito
     while not await tallies.count(reader, now_ms, settings, stores=False):
         pass
     found = await _judged(reader, tallies, now_ms, settings)
-    return MonitorReport(found, _runs_in(tallies.counted.agents), tallies.counted.unreadable)
+    counted = [topics for one in tallies.counted.agents.values() for topics in one.hours.values()]
+    runs = sum(number_of(topics, "versions") for topics in counted)
+    return MonitorReport(found, runs, tallies.counted.unreadable)
 
 
 async def _judged(
     reader: JournalReader, tallies: RecordTallies, now_ms: int, settings: MonitorSettings
 ) -> list[SilentFailure]:
     return [*await _of_now(reader, now_ms, settings), *judged(tallies.counted.agents, now_ms, settings)]
-
-
-def _runs_in(agents: dict[str, AgentTallies]) -> int:
-    return sum(number_of(topics, "versions") for one in agents.values() for topics in one.hours.values())
 
 
 async def recorded(reader: JournalReader, since_ms: int, now_ms: int, settings: MonitorSettings) -> MonitorReport:

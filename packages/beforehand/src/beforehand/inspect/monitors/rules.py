@@ -198,7 +198,7 @@ def sizes_far_above(case: Comparison) -> Iterator[SilentFailure]:
             (int(size), tally)
             for size, tally in case.recent.get(topic, {}).items()
             if usual.get(int(size) // case.settings.far, 0) <= case.settings.outliers * before
-            and _is_reached(int(size), case.settings.far, topic)
+            and int(size) >= STEPS[topic] * case.settings.far  # below the least step, nothing was observed
         ]
         runs: dict[str, tuple[Sighting, int]] = {}
         for size, tally in sorted(far, key=lambda one: one[0]):
@@ -212,11 +212,6 @@ def sizes_far_above(case: Comparison) -> Iterator[SilentFailure]:
             )
             evidence = [(one, f"{says(reached)} or more") for one, reached in runs.values()]
             yield case.found(rule, "", what, evidence, to_type("show", newest.subject))
-
-
-def _is_reached(size: int, far: int, topic: str) -> bool:
-    """True if the past can tell: a size is observed from a least one on, and not below it."""
-    return size >= STEPS[topic] * far
 
 
 def missing_effects(case: Comparison) -> Iterator[SilentFailure]:
