@@ -19,6 +19,7 @@ from beforehand.model.shell import to_type
 if TYPE_CHECKING:
     from beforehand.cli.screen import Screen
     from beforehand.model.run_history import RunHistory
+    from beforehand.policies import RunBudget
 
 
 class BudgetReport(msgspec.Struct, frozen=True):
@@ -168,6 +169,10 @@ def budget_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--budget",
         metavar="LIMITS",
-        callback=lambda _context, _parameter, text: None if text is None else written_budget(text),
+        callback=_read,
         help="Its limits: tokens=50000,model_calls=20,effects=3,cost=2.50EUR,then=stop.",
     )(function)
+
+
+def _read(_context: click.Context, _parameter: click.Parameter, text: str | None) -> RunBudget | None:
+    return None if text is None else written_budget(text)

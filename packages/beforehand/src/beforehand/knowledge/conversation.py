@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
@@ -145,16 +146,6 @@ class Conversation:
         now = view_of({**spoken, **state.entries}, answer["through"])
         if now.summary:
             lines = (await context.receipts(*now.runs)).split("\n")
-            same = _alike(state.proven, lines)
+            same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(state.proven, lines, strict=False))))
             answer |= {"as_before": same, "then": lines[same:]}
         return answer
-
-
-def _alike(before: list[str], now: list[str]) -> int:
-    """The number of lines with which both begin."""
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            break
-        same += 1
-    return same

@@ -76,20 +76,16 @@ class ProductionLoop(Generic[G]):
 
     async def _round(self, run: Run, goal: G, trouble: list[str]) -> PlanResult | None:
         """Perform one round: the result of the plan, or None if the goal is not reached yet."""
-        await self._see(run, goal, trouble)
+        for need in await self._observe(run, goal, trouble):  # what is missing is asked for, or inferred
+            if run.facts.get(need.name) is None:
+                await run.facts.ask_or_infer(
+                    need.name, need.question, guess=need.guess, stakes=need.stakes, choices=need.choices
+                )
         facts = run.facts.values()
         thought = await run.decide(self._think, goal, facts, trouble)
         approve = self._gate(thought.plan, facts)
         result = await run.execute(thought.plan, facts, approve=approve, relies_on=facts)
         return result if await self._verify(run, result) else None
-
-    async def _see(self, run: Run, goal: G, trouble: list[str]) -> None:
-        """Observe, and settle missing facts: ask, or infer."""
-        for need in await self._observe(run, goal, trouble):
-            if run.facts.get(need.name) is None:
-                await run.facts.ask_or_infer(
-                    need.name, need.question, guess=need.guess, stakes=need.stakes, choices=need.choices
-                )
 
 
 # --- what proposes a plan ---------------------------------------------------------------------------------------------

@@ -247,7 +247,9 @@ class Chat:
                 return await answer_of(model, request, on_text)
 
         asked.__name__ = "model"
-        return await self._settings().decide(asked, self._request())
+        tools, limit = self._run.tools.schemas("json", self._loop.tools), self._loop.limits.answer_tokens
+        request = ModelRequest(self._instructions, tuple(tools), self._schema(), limit, tuple(self.messages))
+        return await self._settings().decide(asked, request)
 
     def _settings(self) -> Decide:
         """The settings of one call of a model, for a turn and for a summary."""
@@ -264,10 +266,6 @@ class Chat:
         reply = await self._settings().decide(summary, messages)
         self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
         return reply
-
-    def _request(self) -> ModelRequest:
-        tools, limit = self._run.tools.schemas("json", self._loop.tools), self._loop.limits.answer_tokens
-        return ModelRequest(self._instructions, tuple(tools), self._schema(), limit, tuple(self.messages))
 
     def _schema(self) -> dict[str, Any]:
         if self._returns is None:

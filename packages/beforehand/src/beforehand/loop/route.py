@@ -176,7 +176,9 @@ class Route:
 
         In a decision of a run this is one of its tries: the run's share counts, and what failed before.
         """
-        needs = _Needs(tuple(_needs_of(request)), _tokens(request), request.max_tokens)
+        tools: tuple[Capability, ...] = ("tools",) if request.tools else ()
+        schema: tuple[Capability, ...] = ("schema",) if request.returns else ()
+        needs = _Needs((*tools, *schema), _tokens(request), request.max_tokens)
         reply, why = await self._ask(needs, lambda model: answer_of(model, request, on_text))
         return replace(reply, why=why)
 
@@ -227,8 +229,13 @@ class Route:
             tries.cut = ""
             self._note(tries, late, None, decision)
         choice = following()
-        if choice.wait_ms:
-            raise _nothing_asked(choice)
+        if choice.wait_ms:  # all breakers are open
+            nothing_asked = ModelError(
+                f"no model of the route is asked now: {choice.why}", code="unavailable",
+                retry_after=choice.wait_ms / 1000, known="nothing was sent", next_step="it is asked again then",
+            )  # fmt: skip
+            nothing_asked.reply = ModelReply(usage=Usage(refused=True))  # nothing was used, and that is known
+            raise nothing_asked
         name = choice.chosen.shown
         if decision is not None:
             decision.why, decision.model = choice.why, choice.chosen.own_name
@@ -330,24 +337,6 @@ def _with_wait(failed: ModelError, following: ModelChoice, name: str) -> ModelEr
     )
     error.reply, error.__cause__ = failed.reply, failed.__cause__  # both tell what the try used
     return error
-
-
-def _nothing_asked(choice: ModelChoice) -> ModelError:
-    """The error of a try that asked no model, because all breakers are open."""
-    error = ModelError(
-        f"no model of the route is asked now: {choice.why}", code="unavailable", retry_after=choice.wait_ms / 1000,
-        known="nothing was sent", next_step="it is asked again then",
-    )  # fmt: skip
-    error.reply = ModelReply(usage=Usage(refused=True))  # nothing was used, and that is known
-    return error
-
-
-def _needs_of(request: ModelRequest) -> Iterator[Capability]:
-    """The capabilities that an answer to the request needs."""
-    if request.tools:
-        yield "tools"
-    if request.returns:
-        yield "schema"
 
 
 def _tokens(request: ModelRequest) -> int:

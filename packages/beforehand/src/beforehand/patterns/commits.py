@@ -52,14 +52,11 @@ def revert_commit(repository: str | Path, operation: Operation[Any]) -> str:
         return ""
     try:
         head = _git(repository, "rev-parse", "HEAD")
-        reverted = _committed(repository, head, _tree_without(repository, head, commit), _message(commit, marker))
+        message = f"Revert {commit[:12]}\n\nThis reverts commit {commit}.\n\n{TRAILER}: {marker}\n"
+        reverted = _committed(repository, head, _tree_without(repository, head, commit), message)
     except subprocess.CalledProcessError as error:
         raise Rejected(f"{commit[:12]} cannot be reverted: {_stderr_text(error)}", code="conflict") from error
     return _move_on(repository, head, reverted)
-
-
-def _message(commit: str, marker: str) -> str:
-    return f"Revert {commit[:12]}\n\nThis reverts commit {commit}.\n\n{TRAILER}: {marker}\n"
 
 
 def _tree_without(repository: str | Path, head: str, commit: str) -> str:

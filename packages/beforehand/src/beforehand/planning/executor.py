@@ -159,7 +159,8 @@ class PlanExecution:
         self._context.drop_open_steps()
         try:
             failure = await self._steps()
-            if failure is None or isinstance(failure, Interrupted) or _corrected(failure):
+            corrected = isinstance(failure, NewPlanNeeded) and bool(failure.corrected)
+            if failure is None or isinstance(failure, Interrupted) or corrected:
                 failure = await self._whole(failure)
             if failure is not None:
                 raise failure
@@ -386,10 +387,6 @@ def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
     if step.attempts is not None and step.attempts < contract.retries.attempts:
         retry = msgspec.structs.replace(contract.retries, attempts=step.attempts)
     return tool if timeout is None and retry is None else tool.options(timeout=timeout, retry=retry)
-
-
-def _corrected(failure: BaseException) -> bool:
-    return isinstance(failure, NewPlanNeeded) and bool(failure.corrected)
 
 
 def _foremost(failures: list[BaseException]) -> BaseException | None:

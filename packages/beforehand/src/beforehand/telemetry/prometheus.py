@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter as Counted
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -164,34 +165,26 @@ class Prometheus:
         self.registry: Final = CollectorRegistry()
         self.contents: Final = False
         self.tracing: Final = None
-        self._attempts: Final = Counter(
-            "beforehand_attempts", "Calls of tools, by their end.", ["tool", "end"], registry=self.registry
+        counter, histogram = partial(Counter, registry=self.registry), partial(Histogram, registry=self.registry)
+        self._attempts: Final = counter("beforehand_attempts", "Calls of tools, by their end.", ["tool", "end"])
+        self._verifications: Final = counter(
+            "beforehand_verifications", "Looks at the world, by what they found.", ["tool", "verdict"]
         )
-        self._verifications: Final = Counter(
-            "beforehand_verifications", "Looks at the world, by what they found.", ["tool", "verdict"],
-            registry=self.registry,
-        )  # fmt: skip
-        self._calls: Final = Counter(
-            "beforehand_model_calls", "Calls of models, by their end.", ["model", "end"], registry=self.registry
+        self._calls: Final = counter("beforehand_model_calls", "Calls of models, by their end.", ["model", "end"])
+        self._tokens: Final = counter("beforehand_model_tokens", "Tokens of calls of models.", ["model", "type"])
+        self._drives: Final = counter(
+            "beforehand_drives", "Runs that this process has driven, by how it left them.", ["state"]
         )
-        self._tokens: Final = Counter(
-            "beforehand_model_tokens", "Tokens of calls of models.", ["model", "type"], registry=self.registry
+        half_ms_doubled = [0.0005 * 2**power for power in range(14)]
+        self._seconds: Final = histogram(
+            "beforehand_commit_seconds", "The time until an append was durable.", buckets=half_ms_doubled
         )
-        self._drives: Final = Counter(
-            "beforehand_drives", "Runs that this process has driven, by how it left them.", ["state"],
-            registry=self.registry,
-        )  # fmt: skip
-        self._seconds: Final = Histogram(
-            "beforehand_commit_seconds", "The time until an append was durable.", registry=self.registry,
-            buckets=[0.0005 * 2**power for power in range(14)],
-        )  # fmt: skip
-        self._records: Final = Histogram(
-            "beforehand_commit_records", "Records of one append.", registry=self.registry,
-            buckets=[0, 1, 2, 4, 8, 16, 32],
-        )  # fmt: skip
-        self._claims: Final = Histogram(
+        self._records: Final = histogram(
+            "beforehand_commit_records", "Records of one append.", buckets=[0, 1, 2, 4, 8, 16, 32]
+        )
+        self._claims: Final = histogram(
             "beforehand_claim_delay_seconds", "How long a run was due, or ready for a slot, when it was claimed.",
-            registry=self.registry, buckets=[0.01 * 4**power for power in range(10)],
+            buckets=[0.01 * 4**power for power in range(10)],
         )  # fmt: skip
         self.registry.register(self)
         self._environment: Environment | None = None
@@ -281,7 +274,12 @@ class Prometheus:
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """The gauges, for the registry."""
         families: dict[str, GaugeMetricFamily] = {}
-        for one in (*self._samples, *self._about_reading()):
+        reading: list[Sample] = []
+        if self._read_at is not None:
+            age = asyncio.get_running_loop().time() - self._read_at
+            reading.append(Sample("beforehand_journal_age_seconds", {}, age))
+            reading.append(Sample("beforehand_journal_read_seconds", {}, self._read_s))
+        for one in (*self._samples, *reading):
             family = families.get(one.name)
             if family is None:
                 family = families[one.name] = GaugeMetricFamily(one.name, _GAUGES[one.name], labels=list(one.labels))
@@ -291,9 +289,3 @@ class Prometheus:
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The names of the gauges, so that none can be declared twice."""
         return [GaugeMetricFamily(name, text) for name, text in _GAUGES.items()]
-
-    def _about_reading(self) -> Iterator[Sample]:
-        if self._read_at is not None:
-            age = asyncio.get_running_loop().time() - self._read_at
-            yield Sample("beforehand_journal_age_seconds", {}, age)
-            yield Sample("beforehand_journal_read_seconds", {}, self._read_s)

@@ -82,11 +82,13 @@ async def backtest_policy(reader: JournalReader, judge: PolicyJudge) -> Backtest
 
 
 class _Past:
-    """One operation, from the records of its run."""
+    """One operation, from the records of its run, and the contract that it was made under."""
 
-    def __init__(self, at: int, intent: r.Intent) -> None:
+    def __init__(self, agent: str, at: int, intent: r.Intent) -> None:
+        self.agent = agent
         self.at = at
         self.intent = intent
+        self.contract = Contract(intent.tool)
         self.facts: PolicyFacts | None = None
         self.asked = False
         self.override = self.by = ""
@@ -108,12 +110,6 @@ class _Past:
                 return
 
 
-def _begun(record: r.Record) -> r.Intent | None:
-    """The intent, where this record begins a write that agents made; compensations are not judged."""
-    intent = record.intent if isinstance(record, (r.OperationPlanned, r.AttemptStarted)) else None
-    return None if intent is None or intent.serves else intent
-
-
 async def _of_run(reader: JournalReader, judge: PolicyJudge, run: str, agent: str) -> AsyncIterator[JudgedCall]:
     past: dict[str, _Past] = {}
     contracts: dict[str, Contract] = {}
@@ -122,44 +118,39 @@ async def _of_run(reader: JournalReader, judge: PolicyJudge, run: str, agent: st
             contracts[record.digest] = msgspec.json.decode(record.clauses, type=Contract)
         elif (step := str(getattr(record, "step", ""))) in past:
             past[step].add(record)
-        elif (intent := _begun(record)) is not None:
-            past[step] = _Past(record.at, intent)
+        elif isinstance(record, (r.OperationPlanned, r.AttemptStarted)):
+            intent = record.intent
+            if intent is not None and not intent.serves:  # it begins a write; compensations are not judged
+                past[step] = _Past(agent, record.at, intent)
     for step, one in past.items():
-        contract = contracts.get(one.intent.contract, Contract(one.intent.tool))
-        yield _judged(judge, reader.identity.secret, operation_id(run, step), one, _Setting(agent, contract))
+        one.contract = contracts.get(one.intent.contract, one.contract)
+        yield _judged(judge, reader.identity.secret, operation_id(run, step), one)
 
 
-class _Setting(msgspec.Struct, frozen=True):
-    """The run of an operation, and the contract that it was made under."""
-
-    agent: str
-    contract: Contract
-
-
-def _judged(judge: PolicyJudge, secret: bytes, name: str, one: _Past, setting: _Setting) -> JudgedCall:
+def _judged(judge: PolicyJudge, secret: bytes, name: str, one: _Past) -> JudgedCall:
     arguments = plain_arguments(bytes(one.intent.arguments))
     facts = msgspec.structs.replace(
-        one.facts or _facts(one, setting),
+        one.facts or _facts(one),
         amount=judge.amount(one.intent.tool, arguments),
         subject=judge.subject(one.intent.tool, arguments),
     )
     ruling: Ruling = judge.ruling(facts, arguments, lambda what: chance(secret, name, what))
-    asks = ruling.word != "refuse" and (ruling.asks or _gated(setting.contract, arguments))
+    asks = ruling.word != "refuse" and (ruling.asks or _gated(one.contract, arguments))
     missed = bool(one.override) and not asks and ruling.word != "refuse"
     return JudgedCall(name, one.asked, asks, ruling.word, ruling.rule, one.override, one.by, missed, ruling.why)
 
 
-def _facts(one: _Past, setting: _Setting) -> PolicyFacts:
+def _facts(one: _Past) -> PolicyFacts:
     """The recorded facts of an operation that no policy judged."""
     moment = datetime.fromtimestamp(one.at / 1000, UTC)
     return PolicyFacts(
         tool=one.intent.tool,
-        agent=setting.agent,
+        agent=one.agent,
         hour=moment.hour,
         weekday=WEEKDAYS[moment.weekday()],
-        effect=setting.contract.effect,
+        effect=one.contract.effect,
         confidence=one.intent.confidence,
-        reversible=setting.contract.restores,
+        reversible=one.contract.restores,
         taint=one.intent.taint,
         origin=one.intent.origin,
     )

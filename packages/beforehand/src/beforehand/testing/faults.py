@@ -141,7 +141,9 @@ async def _reply(fault: Fault, result: Any, *, halved: bool) -> Any:
         case "fail_after":
             raise ServerError(f"injected fault: {WORDS[fault.kind]}")
         case "cut_reply":
-            return _half_of_reply(result)
+            if _is_many(result):
+                return _half(result)
+            raise _broken_off()  # any other reply is cut off, and a client notices
         case "answer_late":
             await asyncio.sleep(fault.after_s)
             return result
@@ -163,13 +165,6 @@ def half_of(arguments: Mapping[str, Any], parameter: str = "") -> dict[str, Any]
     for name in wanted:
         return {**arguments, name: _half(arguments[name])}
     return None
-
-
-def _half_of_reply(result: Any) -> Any:
-    """Half of a list or mapping; any other reply is cut off, and a client notices."""
-    if _is_many(result):
-        return _half(result)
-    raise _broken_off()
 
 
 def _is_many(value: object) -> bool:

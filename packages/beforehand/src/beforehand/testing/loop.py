@@ -124,7 +124,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._limit = limit
         self._until = now_s + limit.total_seconds()
         self._most_steps = most_steps
-        self._pick: Pick = pick or _first
+        self._pick: Pick = pick or (lambda actors: actors[0])
         self._timers: list[tuple[float, int, _Turn, Actor]] = []
         self._scheduled_so_far = 0
         self._actors = [self.world]
@@ -231,7 +231,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """In a tool's thread: let time jump inside, because this thread only waits."""
         actor = ACTOR.get(self.world)
         actor.held -= 1
-        self.call_soon_threadsafe(_nothing)
+        self.call_soon_threadsafe(lambda: None)  # wakes the loop, so that it checks again whether time may jump
         try:
             yield
         finally:
@@ -417,17 +417,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             )
 
 
-def _first(actors: list[Actor]) -> Actor:
-    return actors[0]
-
-
 def _run_handle(handle: asyncio.Handle) -> None:
     if not handle.cancelled():
         handle._run()  # noqa: SLF001 - as asyncio does
-
-
-def _nothing() -> None:
-    """Wakes the loop, so that it checks again whether time may jump."""
 
 
 def _kept(

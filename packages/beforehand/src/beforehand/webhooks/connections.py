@@ -12,8 +12,9 @@ import asyncio
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import h11
 import msgspec
@@ -54,34 +55,20 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 def server_config(app: Any, limits: ConnectionLimits, tls: ssl.SSLContext | None = None, **more: Any) -> uvicorn.Config:
     """The configuration of uvicorn for an app that strangers can reach, in clear or over TLS."""
-
-    class Protocol(LimitedProtocol):
-        declared = limits
-        open_by_peer: ClassVar[Counter[str]] = Counter()  # of this server alone
-
-    if tls is None:
-        return uvicorn.Config(app, http=Protocol, log_level="warning", **SERVER, **more)
-
-    secured: ssl.SSLContext = tls
-
-    class Secured(Handshake):
-        context = secured
-        within_s = limits.head_s
-        per_peer = limits.per_peer
-        open_by_peer = Protocol.open_by_peer
-        inside = Protocol
-
-    return uvicorn.Config(app, http=Secured, log_level="warning", **SERVER, **more)
+    open_by_peer = Counter[str]()  # of this server alone
+    protocol: Any = partial(LimitedProtocol, limits, open_by_peer)
+    if tls is not None:
+        protocol = partial(Handshake, tls, limits, open_by_peer, protocol)
+    return uvicorn.Config(app, http=protocol, log_level="warning", **SERVER, **more)
 
 
 class LimitedProtocol(H11Protocol):
     """uvicorn's protocol for one connection, with a deadline for each thing that it waits for from the client."""
 
-    declared: ClassVar[ConnectionLimits] = ConnectionLimits()
-    open_by_peer: ClassVar[Counter[str]] = Counter()
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
+    def __init__(self, limits: ConnectionLimits, open_by_peer: Counter[str], **named: Any) -> None:
+        super().__init__(**named)
+        self.declared: Final = limits
+        self.open_by_peer: Final = open_by_peer
         self._peer = ""
         self._is_over = False  # refused or timed out: what still comes is not read
         self._head: asyncio.TimerHandle | None = None
@@ -194,14 +181,14 @@ def tls_context(cert: str, key: str = "") -> ssl.SSLContext:
 class Handshake(asyncio.Protocol):
     """One connection until its handshake is over. `uvicorn` creates one for each connection, as its HTTP protocol."""
 
-    context: ClassVar[ssl.SSLContext]
-    within_s: ClassVar[float]
-    per_peer: ClassVar[int]
-    open_by_peer: ClassVar[Counter[str]]
-    inside: ClassVar[Callable[..., asyncio.Protocol]]
-
-    def __init__(self, *, server_state: Any, **named: Any) -> None:
-        self._named = {"server_state": server_state, **named}
+    def __init__(
+        self, context: ssl.SSLContext, limits: ConnectionLimits, open_by_peer: Counter[str],
+        inside: Callable[..., asyncio.Protocol], *, server_state: Any, **named: Any,
+    ) -> None:  # fmt: skip
+        self.context: Final = context
+        self.limits: Final = limits
+        self.open_by_peer: Final = open_by_peer
+        self._inside: Final = partial(inside, server_state=server_state, **named)
         self._connections: set[Any] = server_state.connections
         self._peer = ""
         self._early = bytearray()
@@ -213,7 +200,7 @@ class Handshake(asyncio.Protocol):
         address = get_remote_addr(transport)
         self._peer = network(address[0]) if address else ""
         self._transport = transport
-        if self.open_by_peer[self._peer] >= self.per_peer:
+        if self.open_by_peer[self._peer] >= self.limits.per_peer:
             transport.abort()  # an answer would need the handshake
             return
         self.open_by_peer[self._peer] += 1
@@ -227,7 +214,7 @@ class Handshake(asyncio.Protocol):
             if transport.is_closing():
                 return
             secure = await asyncio.get_running_loop().start_tls(
-                transport, self, self.context, server_side=True, ssl_handshake_timeout=self.within_s
+                transport, self, self.context, server_side=True, ssl_handshake_timeout=self.limits.head_s
             )
         except (OSError, ssl.SSLError, asyncio.CancelledError):  # too late, not TLS, or gone: an answer has no reader
             transport.abort()
@@ -240,7 +227,7 @@ class Handshake(asyncio.Protocol):
         if secure is None or self._lost:  # the client left as the handshake ended
             transport.abort()
             return
-        inside = type(self).inside(**self._named)
+        inside = self._inside()
         secure.set_protocol(inside)
         inside.connection_made(secure)  # counts it again, in the same step of the loop
         if self._early:

@@ -52,15 +52,13 @@ def _connected(parts: SplitResult, *, private: bool) -> socket.socket:
         try:
             line.settimeout(_step_s())
             line.connect(address)
-            return line if parts.scheme == "http" else _encrypted(line, host)
+            if parts.scheme == "http":
+                return line
+            return ssl.create_default_context().wrap_socket(line, server_hostname=host)
         except OSError as error:
             line.close()
             failure = f"{type(error).__name__}: {error}"
     raise NotSent(f"{host} cannot be reached: {failure}")
-
-
-def _encrypted(line: socket.socket, host: str) -> socket.socket:
-    return ssl.create_default_context().wrap_socket(line, server_hostname=host)
 
 
 def _addresses(host: str, port: int, *, private: bool) -> Sequence[tuple[socket.AddressFamily, tuple[str, int]]]:

@@ -50,10 +50,8 @@ class Tools(Mapping[str, "ToolCode"]):
         self._made: dict[str, ToolCode] = {}
 
     def __getitem__(self, name: str) -> ToolCode:
-        found = self._own.get(name) or self._made.get(name)
-        return found if found is not None else self._make(name)
-
-    def _make(self, name: str) -> ToolCode:
+        if (found := self._own.get(name) or self._made.get(name)) is not None:
+            return found
         for prefix, make in self._makers.items():
             if name.startswith(prefix):
                 made = self._made[name] = make(name.removeprefix(prefix))
@@ -90,7 +88,8 @@ class Notifier:
         """One try: the same id and bytes each time, signed anew, as the time of the try is signed too."""
         from beforehand.webhooks.http_post import post  # noqa: PLC0415 - http.client is slow to import, and few send webhooks
 
-        engine = self._open_engine()
+        engine = self.engine
+        assert engine is not None, "an app gives its engine before anything is driven"
         endpoint = engine.outbox.endpoints.get(name)
         if endpoint is None or not endpoint.open:
             why = "is not known here" if endpoint is None else endpoint.disabled or "was removed"
@@ -105,10 +104,6 @@ class Notifier:
         }
         answered = post(endpoint.url, body.encode(), headers, private=engine.settings.private_webhooks)
         return _taken(answered, at)
-
-    def _open_engine(self) -> Process:
-        assert self.engine is not None, "an app gives its engine before anything is driven"
-        return self.engine
 
 
 @agent(name=AGENT, tools=())
@@ -126,7 +121,8 @@ async def notify(run: Run, message: WebhookMessage) -> str:
     why = "it answered 410 Gone" if gone else f"given up: {outcome.reason}"
 
     async def fresh() -> str:
-        if gone or await engine.outbox.silent(message.endpoint, since=_began(run)):
+        started = scope.active.history.lifecycle.started
+        if gone or await engine.outbox.silent(message.endpoint, since=0 if started is None else started.at):
             await _disable(engine, message.endpoint, why)
         return why
 
@@ -145,11 +141,6 @@ async def _disable(engine: Process, name: str, why: str) -> None:
     note = Note("disable", name, "beforehand", why)
     await engine.journal.post(Post(ENDPOINTS, f"disable/{name}/{endpoint.turned_on}", written(note)))
     await engine.outbox.refresh()
-
-
-def _began(run: Run) -> int:
-    started = run.scope().active.history.lifecycle.started
-    return started.at if started is not None else 0
 
 
 def _signature(endpoint: Endpoint, key: str, at: datetime, body: str) -> str:

@@ -74,7 +74,10 @@ def _perform(wanted: Wanted, case: tuple[int, object, int], arm: Arm, deaths: tu
     chance = random.Random(f"{seed}/{line}/{arm}")  # noqa: S311 - as above
     rng = SeededRng(chance.getrandbits(32))
     mischief = Mischief(chance, wanted.kinds if arm == "faults" else ())
-    _prepare(wanted)
+    if wanted.before is not None:
+        made = wanted.before()
+        if inspect.iscoroutine(made):
+            asyncio.run(made)
     run = f"line-{line}" if wanted.agent.template is None else wanted.agent.run_id_for(given)
     with between(tools_of(wanted.agent), mischief):
         stage = _TrialStage(Task(wanted.agent, given, run), mischief, deaths, f"trial-{line}-{seed}-{arm}", rng)
@@ -203,10 +206,3 @@ def _judge(check: Check | None, given: object, run: str, ended: StageEnded, effe
     if isinstance(verdict, str):
         return f"check: {verdict}" if verdict else ""
     return "" if verdict is None or verdict else "check: it says no"
-
-
-def _prepare(wanted: Wanted) -> None:
-    if wanted.before is not None:
-        made = wanted.before()
-        if inspect.iscoroutine(made):
-            asyncio.run(made)
