@@ -18,6 +18,7 @@ from beforehand.model.shell import to_type
 
 if TYPE_CHECKING:
     from beforehand.cli.screen import Screen
+    from beforehand.inspect.reader import JournalReader
     from beforehand.model.run_history import RunHistory
     from beforehand.policies import RunBudget
 
@@ -80,14 +81,13 @@ def budget(call: CommandCall, run: str, amounts: str | None, why: str, by: str) 
         return None
     if amounts is not None:
         return _raise(call, run, written_amounts(amounts), by=by, why=why)
-    _show(call, *call.read(_read_tree(call, run)))
+    _show(call, *call.read(lambda reader: _read_tree(reader, run)))
     return None
 
 
-async def _read_tree(call: CommandCall, run: str) -> tuple[RunHistory, list[BudgetLine]]:
-    async with call.reader() as reader:
-        history = await reader.history(run)
-        return history, await tree_lines(reader.journal, history)
+async def _read_tree(reader: JournalReader, run: str) -> tuple[RunHistory, list[BudgetLine]]:
+    history = await reader.history(run)
+    return history, await tree_lines(reader.journal, history)
 
 
 async def _raise(call: CommandCall, run: str, amounts: dict[str, int | str], *, by: str, why: str) -> None:

@@ -59,14 +59,15 @@ class CommandCall:
         finally:
             await journal.close()
 
-    def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a function that only reads the journal. An event loop, half of the time, only where its reads wait."""
-        try:
-            waits = existing_journal(self.journal).reads_wait
-        except BaseException:
-            coroutine.close()
-            raise
-        return wait_for(coroutine) if waits else without_waiting(coroutine)
+    def read(self, question: Callable[[JournalReader], Coroutine[Any, Any, T]]) -> T:
+        """The answer of the open journal to a question. An event loop, half of the time, only where its reads wait."""
+
+        async def answered() -> T:
+            async with self.reader() as reader:
+                return await question(reader)
+
+        waits = existing_journal(self.journal).reads_wait
+        return wait_for(answered()) if waits else without_waiting(answered())
 
     @asynccontextmanager
     async def serving(

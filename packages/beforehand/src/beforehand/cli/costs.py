@@ -49,7 +49,7 @@ def costs(call: CommandCall, by: str, since: str, prices: str | None) -> None:
     """
     since_ms = read_past(since, wall_ms()) if since else 0
     sources = prices_from(prices)
-    found = call.read(_found(call, sources, cast("Grouping", by), since_ms))
+    found = call.read(lambda reader: costs_of(reader, sources, cast("Grouping", by), since_ms))
     if call.screen.wrote_json(found):
         return
     if not found.lines:
@@ -59,11 +59,6 @@ def costs(call: CommandCall, by: str, since: str, prices: str | None) -> None:
     else:
         _table(call, found)
     _remarks(call, found, sources)
-
-
-async def _found(call: CommandCall, prices: Prices, by: Grouping, since_ms: int) -> CostReport:
-    async with call.reader() as reader:
-        return await costs_of(reader, prices, by, since_ms)
 
 
 def prices_from(named: str | None) -> Prices:

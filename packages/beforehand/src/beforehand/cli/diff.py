@@ -21,7 +21,7 @@ from beforehand.inspect.comparison import (
 from beforehand.inspect.model_text import said_text, seen_text
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import count, duration, safe, short
-from beforehand.inspect.timeline import Timeline, timeline
+from beforehand.inspect.timeline import timeline
 from beforehand.model.ids import operation_id
 from beforehand.model.shell import to_type
 
@@ -40,19 +40,15 @@ def diff(call: CommandCall, first: str, second: str) -> None:
     Steps of the same name are compared with each other. Times, attempts and keys are
     not compared, since they differ between any two runs.
     """
-    found = call.read(_compared(call, first, second))
+    found = call.read(lambda reader: _compared(reader, first, second))
     if call.screen.wrote_json(found):
         return
     _show(call.screen, found)
 
 
-async def _compared(call: CommandCall, first: str, second: str) -> RunComparison:
-    async with call.reader() as reader:
-        return compare(await _timeline(reader, first), await _timeline(reader, second))
-
-
-async def _timeline(reader: JournalReader, run: str) -> Timeline:
-    return timeline(run, [record for _, record in await reader.all_records(run)])
+async def _compared(reader: JournalReader, *names: str) -> RunComparison:
+    runs = [timeline(run, [record for _, record in await reader.all_records(run)]) for run in names]
+    return compare(*runs)
 
 
 def _show(screen: Screen, found: RunComparison) -> None:

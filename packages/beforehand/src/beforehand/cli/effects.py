@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import click
 
@@ -11,8 +11,10 @@ from beforehand.cli.exit_status import DONE, FAILED
 from beforehand.cli.inputs import read_past
 from beforehand.errors import UsageError
 from beforehand.inspect.effects import EffectQuery, EffectsFound, FoundEffect, find_effects
+from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import ago, count, short
 from beforehand.journal.host import wall_ms
+from beforehand.journal.port import Reader
 from beforehand.model.alike import nearest
 from beforehand.model.shell import to_type
 
@@ -53,33 +55,35 @@ def effects(call: CommandCall, sought: str, limit: int, since: str, **wanted: st
         raise UsageError("TEXT and --text are the same condition", next_step="give one of them")
     wanted["text"] = wanted["text"] or sought
     query = EffectQuery(**wanted, since_ms=read_past(since, now) if since else 0)
-    found, remarks = call.read(_found(call, query, limit))
+    found, remarks = call.read(lambda reader: _found(call, reader, query, limit))
     if not call.screen.wrote_json(found):
         call.screen.columns([_line(one, now) for one in found.effects])
         _sum_up(call, found, remarks)
     return DONE if found.effects else FAILED
 
 
-async def _found(call: CommandCall, query: EffectQuery, limit: int) -> tuple[EffectsFound, list[str]]:
+async def _found(
+    call: CommandCall, reader: JournalReader, query: EffectQuery, limit: int
+) -> tuple[EffectsFound, list[str]]:
     """The effects; and remarks about names, for a misspelled one must not be taken for "no such effect"."""
-    async with call.with_raw_reader() as (reader, journal):
-        with call.screen.progress(None) as advance:
-            found = await find_effects(
-                reader, journal, query, limit, lambda searched, records: advance(f"{searched:,} of {records:,} records")
-            )
-        remarks = list[str]()
-        agents = {agent for agent, _ in await journal.counts()}
-        if query.agent and query.agent not in agents:
-            near = nearest(query.agent, agents)
-            meant = f": did you mean {near}?" if near else "."
-            remarks.append(f"No run of an agent {query.agent} is on record at all{meant}")
-        if (
-            query.tool
-            and not found.effects
-            and not (await find_effects(reader, journal, EffectQuery(tool=query.tool), 1)).effects
-        ):
-            remarks.append(f"No operation of a tool {query.tool} is on record at all: is that its name?")
-        return found, remarks
+    journal = cast("Reader", reader.journal)  # of a command, it is one
+    with call.screen.progress(None) as advance:
+        found = await find_effects(
+            reader, journal, query, limit, lambda searched, records: advance(f"{searched:,} of {records:,} records")
+        )
+    remarks = list[str]()
+    agents = {agent for agent, _ in await journal.counts()}
+    if query.agent and query.agent not in agents:
+        near = nearest(query.agent, agents)
+        meant = f": did you mean {near}?" if near else "."
+        remarks.append(f"No run of an agent {query.agent} is on record at all{meant}")
+    if (
+        query.tool
+        and not found.effects
+        and not (await find_effects(reader, journal, EffectQuery(tool=query.tool), 1)).effects
+    ):
+        remarks.append(f"No operation of a tool {query.tool} is on record at all: is that its name?")
+    return found, remarks
 
 
 def _line(one: FoundEffect, now_ms: int) -> tuple[str, ...]:

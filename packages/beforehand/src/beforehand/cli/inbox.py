@@ -61,7 +61,7 @@ def inbox(call: CommandCall, limit: int, mine: str, queue: str, **options: str |
     if options["item"]:
         wait_for(_one(call, str(options["item"])))
     else:
-        call.read(_all(call, ItemFilter(mine, queue), limit))
+        call.read(lambda reader: _all(call, reader, ItemFilter(mine, queue), limit))
     return DONE
 
 
@@ -74,17 +74,15 @@ async def _one(call: CommandCall, item: str) -> None:
     call.screen.document(about) if call.screen.as_json else show_dossier(call.screen, about)
 
 
-async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
+async def _all(call: CommandCall, reader: JournalReader, wanted: ItemFilter, limit: int) -> None:
     now_ms = wall_ms()
-    async with call.reader() as reader:
-        every = await placed(reader, now_ms=now_ms)
-        found = [one for one in every if wanted.shows(one)]
-        set_aside = await refused(reader.journal)
-        silent = [] if call.screen.as_json else await _silent_failures(reader)
-        lessons = [] if call.screen.as_json else await _proposed_lessons(reader)
+    every = await placed(reader, now_ms=now_ms)
+    found = [one for one in every if wanted.shows(one)]
+    set_aside = await refused(reader.journal)
     if call.screen.as_json:
         call.screen.document([worded(one) for one in found])
         return
+    silent, lessons = await _silent_failures(reader), await _proposed_lessons(reader)
     for one in found[:limit]:
         show_item(call.screen, worded(one), now_ms)
     if len(found) > limit:

@@ -20,6 +20,7 @@ from beforehand.inspect.monitors.findings import Acknowledgement, acknowledge
 from beforehand.inspect.monitors.passes import MonitorReport, present, recorded, with_acknowledged
 from beforehand.inspect.monitors.rules import MonitorSettings, SilentFailure
 from beforehand.inspect.monitors.tallies import HOUR_MS
+from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import count, moment, safe
 from beforehand.journal.host import wall_ms
 from beforehand.model.shell import to_type
@@ -81,7 +82,9 @@ def monitors(call: CommandCall, word: str, finding: str, **given: Any) -> int:
     if word == "ack":
         seen = Acknowledgement(finding, 0, given["by"], given["why"], until_ms)
         return wait_for(_acknowledge(call, seen, now, settings))
-    report, remarks = call.read(_report(call, word, since_ms, now, settings, everything=bool(given["everything"])))
+    report, remarks = call.read(
+        lambda reader: _report(reader, word, since_ms, now, settings, everything=bool(given["everything"]))
+    )
     if not call.screen.wrote_json({"at_ms": now, "settings": settings, "report": report}):
         _show(call.screen, report, since_ms if word == "dry-run" else None)
     for remark in remarks:
@@ -142,15 +145,14 @@ async def _acknowledge(call: CommandCall, wanted: Acknowledgement, now_ms: int, 
 
 
 async def _report(
-    call: CommandCall, word: str, since_ms: int, now_ms: int, settings: MonitorSettings, *, everything: bool
+    reader: JournalReader, word: str, since_ms: int, now_ms: int, settings: MonitorSettings, *, everything: bool
 ) -> tuple[MonitorReport, list[str]]:
     """The findings; and remarks on bounds of agents that do not exist."""
     named = {f"[tool.beforehand.monitors.agents.{agent}] judges no run": agent for agent in settings.agents}
-    async with call.reader() as reader:
-        remarks = await unknown_agents(reader.journal, named)
-        if word == "dry-run":
-            return await recorded(reader, since_ms, now_ms, settings), remarks
-        return await (with_acknowledged if everything else present)(reader, now_ms, settings), remarks
+    remarks = await unknown_agents(reader.journal, named)
+    if word == "dry-run":
+        return await recorded(reader, since_ms, now_ms, settings), remarks
+    return await (with_acknowledged if everything else present)(reader, now_ms, settings), remarks
 
 
 def declared_settings() -> MonitorSettings:

@@ -11,7 +11,7 @@ from beforehand.cli.common import CommandCall, command
 from beforehand.cli.inputs import read_past
 from beforehand.cli.screen import Screen
 from beforehand.cli.undriven import Undriven, UndrivenFinder, commands_for
-from beforehand.inspect.reader import Listing, troubles_of, waits_of
+from beforehand.inspect.reader import JournalReader, Listing, troubles_of, waits_of
 from beforehand.inspect.text import ago
 from beforehand.journal.host import wall_ms
 from beforehand.journal.port import RunRow, RunStatus
@@ -76,7 +76,7 @@ def ps(call: CommandCall, limit: int, after: str, status: RunStatus | None, sinc
         status, str(wanted["agent"]), read_past(since, now) if since else 0, str(wanted["search"]),
         everything=bool(wanted["everything"]), children=bool(wanted["children"]),
     )  # fmt: skip
-    found = call.read(_found(call, only, limit, after, now))
+    found = call.read(lambda reader: _found(reader, only, limit, after, now))
     runs, more = found.runs, found.more
     if call.screen.wrote_json({"runs": runs, "more": more}):
         return
@@ -98,15 +98,14 @@ class _Found(msgspec.Struct, frozen=True):
     failing: list[Trouble]
 
 
-async def _found(call: CommandCall, only: Listing, limit: int, after: str, now: int) -> _Found:
-    async with call.reader() as reader:
-        rows = await reader.newest(only, limit + 1, after)
-        disputed = await reader.contradicted_steps()
-        finder = UndrivenFinder(reader, now)
-        runs = [await _listed(finder, row, disputed.get(row.run, [])) for row in rows[:limit]]
-        counts = await reader.journal.counts()
-        owners = {row.owner for row, run in zip(rows, runs, strict=False) if row.owner is not None and run.driven}
-        failing = [one for owner in sorted(owners) for one in await troubles_of(reader.journal, owner)]
+async def _found(reader: JournalReader, only: Listing, limit: int, after: str, now: int) -> _Found:
+    rows = await reader.newest(only, limit + 1, after)
+    disputed = await reader.contradicted_steps()
+    finder = UndrivenFinder(reader, now)
+    runs = [await _listed(finder, row, disputed.get(row.run, [])) for row in rows[:limit]]
+    counts = await reader.journal.counts()
+    owners = {row.owner for row, run in zip(rows, runs, strict=False) if row.owner is not None and run.driven}
+    failing = [one for owner in sorted(owners) for one in await troubles_of(reader.journal, owner)]
     return _Found(runs, len(rows) > limit, counts, failing)
 
 

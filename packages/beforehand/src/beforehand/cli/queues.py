@@ -197,7 +197,7 @@ async def _steer(call: CommandCall, word: QueueWord, name: str, *, by: str, why:
 
 
 def _list(call: CommandCall, name: str) -> None:
-    limits, listed, calls, remarks, gone = call.read(_found(call, name))
+    limits, listed, calls, remarks, gone = call.read(lambda reader: _found(reader, name))
     if call.screen.as_json:
         document = {"queues": listed, "agents": limits.agents, "tenants": limits.tenants, "calls": calls}
         call.screen.document(document)
@@ -228,14 +228,13 @@ def _list(call: CommandCall, name: str) -> None:
 
 
 async def _found(
-    call: CommandCall, only: str
+    reader: JournalReader, only: str
 ) -> tuple[DeclaredLimits, list[ListedQueue], list[ListedLimit], list[str], dict[AgentKey, Undriven]]:
-    async with call.reader() as reader:
-        limits, listed = await list_queues(reader, wall_ms(), only)
-        calls = [] if only else await list_calls(reader.journal, limits)
-        gone = await UndrivenFinder(reader, wall_ms()).lost(key for one in listed for key in one.agents)
-        remarks = await unknown_agents(reader.journal, limits.limited_agents())
-        return limits, listed, calls, [*remarks, *undeclared("limit", limits.by_name())], gone
+    limits, listed = await list_queues(reader, wall_ms(), only)
+    calls = [] if only else await list_calls(reader.journal, limits)
+    gone = await UndrivenFinder(reader, wall_ms()).lost(key for one in listed for key in one.agents)
+    remarks = await unknown_agents(reader.journal, limits.limited_agents())
+    return limits, listed, calls, [*remarks, *undeclared("limit", limits.by_name())], gone
 
 
 async def list_calls(journal: Journal, limits: DeclaredLimits) -> list[ListedLimit]:

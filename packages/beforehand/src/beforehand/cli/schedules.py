@@ -16,7 +16,7 @@ from beforehand.cli.config import undeclared
 from beforehand.control.code_location import unknown_agents
 from beforehand.engine.process import newest_limits
 from beforehand.errors import UsageError
-from beforehand.inspect.reader import read_schedules, schedule_clock
+from beforehand.inspect.reader import JournalReader, read_schedules, schedule_clock
 from beforehand.inspect.text import count, duration, moment, safe
 from beforehand.journal.host import wall_ms
 from beforehand.journal.port import LastFiring
@@ -78,7 +78,7 @@ def schedules(
     if word != "list":
         return _steer(call, cast("Literal['pause', 'resume']", word), name, by=by, why=why)
     now = wall_ms()
-    known, last, clocks, newest, remarks = call.read(_read(call, name, now))
+    known, last, clocks, newest, remarks = call.read(lambda reader: _read(reader, name, now))
     if upcoming is None:
         found = [_listed(one, known[one], last[one], now) for one in sorted(known)]
         _list(call, [replace(one, waits=_waits(newest, one), clock=clocks[one.schedule]) for one in found])
@@ -92,18 +92,17 @@ def schedules(
 _Read = tuple[dict[str, KnownSchedule], dict[str, LastFiring | None], dict[str, str], Declaration, list[str]]
 
 
-async def _read(call: CommandCall, name: str, now_ms: int) -> _Read:
-    async with call.reader() as reader:
-        book = await read_schedules(reader.journal)
-        known = {name: book.named(name)} if name else dict(book.schedules)
-        newest = await newest_limits(reader.journal) or Declaration()
-        last = {one: await reader.journal.fired(one, now_ms) for one in known}
-        clocks = {one: await schedule_clock(reader.journal, one, known[one], now_ms) for one in known}
-        named = scheduled_agents({name: one.schedule for name, one in known.items()})
-        remarks = await unknown_agents(reader.journal, named)
-        if not name:
-            remarks += undeclared("schedule", {one: known[one].schedule for one in known})
-        return known, last, clocks, newest, remarks
+async def _read(reader: JournalReader, name: str, now_ms: int) -> _Read:
+    book = await read_schedules(reader.journal)
+    known = {name: book.named(name)} if name else dict(book.schedules)
+    newest = await newest_limits(reader.journal) or Declaration()
+    last = {one: await reader.journal.fired(one, now_ms) for one in known}
+    clocks = {one: await schedule_clock(reader.journal, one, known[one], now_ms) for one in known}
+    named = scheduled_agents({name: one.schedule for name, one in known.items()})
+    remarks = await unknown_agents(reader.journal, named)
+    if not name:
+        remarks += undeclared("schedule", {one: known[one].schedule for one in known})
+    return known, last, clocks, newest, remarks
 
 
 def _waits(newest: Declaration, one: ListedSchedule) -> str:

@@ -16,6 +16,7 @@ from beforehand.model.shared_use import PREFIX, TREE
 
 if TYPE_CHECKING:
     from beforehand.cli.common import CommandCall
+    from beforehand.inspect.reader import JournalReader
     from beforehand.journal.port import Journal
     from beforehand.model.run_history import RunHistory
     from beforehand.queues.limits import SharedBudget
@@ -40,7 +41,7 @@ class ListedBudget(msgspec.Struct, frozen=True):
 
 def show_shared(call: CommandCall) -> None:
     """Show all shared budgets."""
-    listed, remarks = call.read(_found(call))
+    listed, remarks = call.read(_found)
     if call.screen.wrote_json({"budgets": listed}):
         return
     if not listed:
@@ -60,28 +61,27 @@ def show_shared(call: CommandCall) -> None:
         call.screen.note((remark, "yellow"))
 
 
-async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
+async def _found(reader: JournalReader) -> tuple[list[ListedBudget], list[str]]:
     from beforehand.control.code_location import unknown_agents  # noqa: PLC0415 - the budget of a run needs it not
     from beforehand.engine.process import newest_limits  # noqa: PLC0415 - as above
     from beforehand.engine.shared_budgets import uses_now, waiting_by_budget  # noqa: PLC0415 - as above
     from beforehand.queues.zones import day_of  # noqa: PLC0415 - as above
 
-    async with call.reader() as reader:
-        newest, now = await newest_limits(reader.journal), wall_ms()
-        if newest is None or not newest.limits.budgets:
-            return [], []
-        uses = await uses_now(reader.journal, newest.limits, now)
-        waiting = await waiting_by_budget(reader.journal)
-        listed: list[ListedBudget] = []
-        for name, one in newest.limits.budgets.items():
-            day = day_of(one.zone, now)
-            lines = [_line(one, use) for use in uses[name]]
-            listed.append(
-                ListedBudget(
-                    name, one.agent, one.tenant, one.per, one.zone, one.then, day.name, day.end_ms, lines, waiting[name]
-                )
+    newest, now = await newest_limits(reader.journal), wall_ms()
+    if newest is None or not newest.limits.budgets:
+        return [], []
+    uses = await uses_now(reader.journal, newest.limits, now)
+    waiting = await waiting_by_budget(reader.journal)
+    listed: list[ListedBudget] = []
+    for name, one in newest.limits.budgets.items():
+        day = day_of(one.zone, now)
+        lines = [_line(one, use) for use in uses[name]]
+        listed.append(
+            ListedBudget(
+                name, one.agent, one.tenant, one.per, one.zone, one.then, day.name, day.end_ms, lines, waiting[name]
             )
-        return listed, await unknown_agents(reader.journal, newest.limits.limited_agents())
+        )
+    return listed, await unknown_agents(reader.journal, newest.limits.limited_agents())
 
 
 async def tree_lines(journal: Journal, history: RunHistory) -> list[BudgetLine]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from beforehand.inspect.explain import Explanation, Policing
-    from beforehand.inspect.reader import ReadRecord
+    from beforehand.inspect.reader import JournalReader, ReadRecord
 
 
 _cut: Final = partial(cut, where=": --json has all of it")
@@ -59,7 +59,7 @@ def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
             raise UsageError("--follow goes with neither --json nor --at", next_step=to_type("show", run, "--follow"))
         wait_for(_follow(call, run))
         return
-    rows, undriven, family, awaited = call.read(_records_of(call, run))
+    rows, undriven, family, awaited = call.read(lambda reader: _records_of(reader, run))
     if step is not None:
         state = state_at(run, rows, step)
         if not call.screen.wrote_json(state):
@@ -71,19 +71,18 @@ def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
 
 
 async def _records_of(
-    call: CommandCall, run: str
+    reader: JournalReader, run: str
 ) -> tuple[list[ReadRecord], Undriven | None, Family | None, list[str]]:
-    async with call.reader() as reader:
-        rows = await reader.all_records(run)
-        family = await family_of(reader, [record for _, record in rows])
-        row = await reader.row(run)
-        awaited = [  # as `answers_to`, whose module would load the whole inbox
-            command
-            for one in waits_of(row)
-            for command in brings(run, one.kind, one.shown, one.tool)
-            or answers_with(run, one.kind, one.step, sent=not one.unsent, shown=one.shown, result=one.result)
-        ]
-        return rows, await UndrivenFinder(reader, wall_ms()).find(row), family, awaited
+    rows = await reader.all_records(run)
+    family = await family_of(reader, [record for _, record in rows])
+    row = await reader.row(run)
+    awaited = [  # as `answers_to`, whose module would load the whole inbox
+        command
+        for one in waits_of(row)
+        for command in brings(run, one.kind, one.shown, one.tool)
+        or answers_with(run, one.kind, one.step, sent=not one.unsent, shown=one.shown, result=one.result)
+    ]
+    return rows, await UndrivenFinder(reader, wall_ms()).find(row), family, awaited
 
 
 async def _follow(call: CommandCall, run: str) -> None:
@@ -105,18 +104,17 @@ async def _follow(call: CommandCall, run: str) -> None:
 @click.argument("operation")
 def why(call: CommandCall, operation: str) -> None:
     """Explain OPERATION (RUN/STEP): what is proven, and whether it may be sent again."""
-    found = call.read(_explained(call, operation))
+    found = call.read(lambda reader: _explained(reader, operation))
     if not call.screen.wrote_json(found):
         _show_explanation(call.screen, found)
 
 
-async def _explained(call: CommandCall, operation: str) -> Explanation:
+async def _explained(reader: JournalReader, operation: str) -> Explanation:
     from beforehand.inspect.explain import explain  # noqa: PLC0415 - `show` explains nothing, and starts without it
     from beforehand.model.decision.situation import Now  # noqa: PLC0415 - as above
 
-    async with call.reader() as reader:
-        instant = reader.journal.now()
-        return await explain(reader, operation, Now(instant.boot, instant.ms, wall_ms()))
+    instant = reader.journal.now()
+    return await explain(reader, operation, Now(instant.boot, instant.ms, wall_ms()))
 
 
 def _show_explanation(screen: Screen, found: Explanation) -> None:
