@@ -149,30 +149,14 @@ async def _loaded(
 @asynccontextmanager
 async def _beside(*bodies: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
     """Run these beside the block. An error of one ends the block and is raised; they end with it."""
-    block = asyncio.current_task()
-    assert block is not None
-    tasks = [asyncio.create_task(body) for body in bodies]
-    failed: list[asyncio.Task[None]] = []
-
-    def ended(task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            failed.append(task)
-            block.cancel()
-
-    for task in tasks:
-        task.add_done_callback(ended)
     try:
-        yield
-    except asyncio.CancelledError:
-        if not failed:
-            raise
-        block.uncancel()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    if failed:
-        await failed[0]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(body) for body in bodies]
+            yield
+            for task in tasks:
+                task.cancel()
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------

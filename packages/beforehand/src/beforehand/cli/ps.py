@@ -76,29 +76,22 @@ def ps(call: CommandCall, limit: int, after: str, status: RunStatus | None, sinc
         status, str(wanted["agent"]), read_past(since, now) if since else 0, str(wanted["search"]),
         everything=bool(wanted["everything"]), children=bool(wanted["children"]),
     )  # fmt: skip
-    found = call.read(lambda reader: _found(reader, only, limit, after, now))
-    runs, more = found.runs, found.more
+    runs, more, counts, failing = call.read(lambda reader: _found(reader, only, limit, after, now))
     if call.screen.wrote_json({"runs": runs, "more": more}):
         return
     call.screen.columns([_line(call.screen, run, now) for run in runs])
-    for one in found.failing:
+    for one in failing:
         call.screen.note(("Housekeeping fails in a process: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
-    _sum_up(call, only, runs, found.counts)
+    _sum_up(call, only, runs, counts)
     if more:
         call.screen.next(_next_page(only, since, limit, runs[-1].run))
     _next_steps(call, runs)
 
 
-class _Found(msgspec.Struct, frozen=True):
-    """One page of runs. `failing`: the house-keeping of the processes that drive its runs."""
-
-    runs: list[ListedRun]
-    more: bool
-    counts: dict[tuple[str, RunStatus], int]
-    failing: list[Trouble]
-
-
-async def _found(reader: JournalReader, only: Listing, limit: int, after: str, now: int) -> _Found:
+async def _found(
+    reader: JournalReader, only: Listing, limit: int, after: str, now: int
+) -> tuple[list[ListedRun], bool, dict[tuple[str, RunStatus], int], list[Trouble]]:
+    """One page of runs, if there are more, and which house-keeping fails in the processes that drive its runs."""
     rows = await reader.newest(only, limit + 1, after)
     disputed = await reader.contradicted_steps()
     finder = UndrivenFinder(reader, now)
@@ -106,7 +99,7 @@ async def _found(reader: JournalReader, only: Listing, limit: int, after: str, n
     counts = await reader.journal.counts()
     owners = {row.owner for row, run in zip(rows, runs, strict=False) if row.owner is not None and run.driven}
     failing = [one for owner in sorted(owners) for one in await troubles_of(reader.journal, owner)]
-    return _Found(runs, len(rows) > limit, counts, failing)
+    return runs, len(rows) > limit, counts, failing
 
 
 def _next_page(only: Listing, since: str, limit: int, last: str) -> str:

@@ -294,7 +294,10 @@ async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency:
     """Run the agent once per line. The status is the worst of all."""
     ends: list[RunOutput] = []
     outcomes: Counter[str] = Counter()
-    total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
+    try:
+        total = lines_in(inputs)
+    except OSError:
+        total = sum(1 for _ in lines_of(agent, inputs))  # reports an unreadable file
     async with app_of(call, with_children(agent), create=True, settings=Settings(gc_threshold=MANY_RUNS_GC)) as app:
         with call.screen.progress(total) as advance:
             calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
@@ -310,13 +313,6 @@ async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency:
     if not call.screen.wrote_json(summary):
         _tell(call.screen, summary)
     return summary.exit_status
-
-
-def _counted(agent: AnyAgent, inputs: str) -> int | None:
-    try:
-        return lines_in(inputs)
-    except OSError:
-        return sum(1 for _ in lines_of(agent, inputs))  # reports an unreadable file
 
 
 async def _one(app: Beforehand, agent: AnyAgent, line: InputLine) -> RunOutput:

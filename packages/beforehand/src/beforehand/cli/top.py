@@ -25,7 +25,7 @@ from beforehand.inspect.reader import JournalReader, troubles_of
 from beforehand.inspect.spending import Spending
 from beforehand.inspect.text import count, moment
 from beforehand.journal.host import wall_ms
-from beforehand.journal.port import Journal, RunRow, RunStatus
+from beforehand.journal.port import RunStatus
 from beforehand.model.shell import to_type
 from beforehand.model.system import is_system
 from beforehand.people.items import placed
@@ -109,7 +109,9 @@ class Overview:
             sums.update(one.runs)
         _, queues = await list_queues(reader, now_ms)
         driven = await journal.runs(status="running", limit=_LISTED, newest=True) if sums["running"] else []
-        processes = await _processes(journal, driven)
+        owners = Counter(row.owner for row in driven if row.owner is not None).most_common()
+        states = [(owner, number, await journal.fate(owner)) for owner, number in owners]
+        processes = [DrivingProcess(owner, state.pid, number, state.gone) for owner, number, state in states]
         line = await self._spending.look(now_ms)
         spent = RecentSpending(self._spending.since_ms, line.calls, line.unknown, line.tokens, line.cost)
         attention = [*await self._of_the_journal(processes), *await self._of_runs(now_ms, queues)]
@@ -180,9 +182,3 @@ def _by_agent(counts: dict[tuple[str, RunStatus], int]) -> list[AgentRuns]:
         for one in listed
     }
     return sorted(listed, key=lambda one: (-opened[one.agent], one.agent))
-
-
-async def _processes(journal: Journal, driven: Sequence[RunRow]) -> list[DrivingProcess]:
-    owners = Counter(row.owner for row in driven if row.owner is not None)
-    states = [(owner, number, await journal.fate(owner)) for owner, number in owners.most_common()]
-    return [DrivingProcess(owner, state.pid, number, state.gone) for owner, number, state in states]

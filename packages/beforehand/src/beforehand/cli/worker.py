@@ -184,7 +184,7 @@ async def work(call: CommandCall, app: Beforehand, concurrency: int, *, once: bo
     shift = WorkerLoop(call, app, concurrency)
     call.screen.note((f"Driving {', '.join(app.agents)}. Press Ctrl-C to end.", "dim")) if not once else None
     with ending_by_signal() as stop:
-        await (_once(shift, stop) if once else drive_until(shift, app, stop))
+        await drive_until(shift, app, stop, once=once)
         await app.engine.shut_down(list(shift.tasks.values()))
     if shift.failed is not None:
         raise shift.failed
@@ -204,24 +204,16 @@ async def work(call: CommandCall, app: Beforehand, concurrency: int, *, once: bo
     return WAITS if "suspended" in ends else DONE
 
 
-async def _once(shift: WorkerLoop, stop: asyncio.Event) -> None:
-    """Drive until nothing is due: a parent goes on when the child that it waits for has ended."""
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        while not stop.is_set() and shift.failed is None:
-            await shift.look()
-            if not shift.tasks:
-                return
-            await asyncio.wait({*shift.tasks.values(), stopping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
+async def drive_until(shift: WorkerLoop, app: Beforehand, stop: asyncio.Event, *, once: bool = False) -> None:
+    """Drive what becomes due until `stop` is set, or the journal fails; with `once` until nothing is due.
 
-
-async def drive_until(shift: WorkerLoop, app: Beforehand, stop: asyncio.Event) -> None:
-    """Drive what becomes due until `stop` is set, or the journal fails."""
-    pause = app.engine.settings.poll_ms / 1000
+    A parent goes on when the child that it waits for has ended.
+    """
+    pause = None if once else app.engine.settings.poll_ms / 1000
     while not stop.is_set() and shift.failed is None:
         await shift.look()
+        if once and not shift.tasks:
+            return
         stopping = asyncio.ensure_future(stop.wait())
         ends = {*shift.tasks.values(), stopping}  # a place that becomes free is taken at once
         await asyncio.wait(ends, timeout=pause, return_when=asyncio.FIRST_COMPLETED)

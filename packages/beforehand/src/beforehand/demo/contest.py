@@ -196,14 +196,12 @@ async def _together(work: Sequence[Coroutine[None, None, T]]) -> list[T]:
 
     Unlike `asyncio.gather` it cancels no task twice, so that each has the time to end its process.
     """
-    tasks = [asyncio.create_task(one) for one in work]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
-        return [task.result() for task in tasks]
-    finally:
-        await _cancelled(*tasks)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def _cancelled(*tasks: asyncio.Task[Any]) -> None:

@@ -91,9 +91,6 @@ class DemoPayments:
         self._remembered: dict[str, RememberedReply] = {}
         self._in_progress: set[str] = set()
 
-    def routes(self) -> list[Route]:
-        return [Route("/refunds", self.create, methods=["POST"]), Route("/refunds", self.read, methods=["GET"])]
-
     async def create(self, request: Request) -> Response:
         order = msgspec.json.decode(await request.body(), type=RefundOrder)
         customer = self.world.by_order(order.order_id)
@@ -164,9 +161,6 @@ class DemoMail:
         """One SMTP connection; a factory for `loop.create_server`."""
         return SMTP(self, hostname="mail.example.com", loop=asyncio.get_running_loop())
 
-    def routes(self) -> list[Route]:
-        return [Route("/messages", self.read, methods=["GET"])]
-
     async def handle_RCPT(  # noqa: N802 - aiosmtpd finds its hooks by these names
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
     ) -> str:
@@ -231,9 +225,6 @@ class Tracker:
         self.world = world
         self.tickets: list[Ticket] = []
 
-    def routes(self) -> list[Route]:
-        return [Route("/tickets", self.create, methods=["POST"]), Route("/search", self.search, methods=["GET"])]
-
     async def create(self, request: Request) -> Response:
         draft = msgspec.json.decode(await request.body(), type=Draft)
         customer = self.world.by_order(draft.order_id)
@@ -273,9 +264,6 @@ class Warehouse:
 
     def __init__(self, world: DemoWorld) -> None:
         self.world = world
-
-    def routes(self) -> list[Route]:
-        return [Route("/restock", self.restock, methods=["POST"])]
 
     async def restock(self, request: Request) -> Response:
         goods = msgspec.json.decode(await request.body(), type=Restock)
@@ -319,15 +307,18 @@ async def serving(worlds: Mapping[str, DemoWorld]) -> AsyncGenerator[dict[str, A
         yield {side: Addresses(f"http://{LOOPBACK}:{port}/{side}", smtp_ports[side]) for side in worlds}
 
 
-def _routes(world: DemoWorld, mail: DemoMail) -> list[Mount | Route]:
+def _routes(world: DemoWorld, mail: DemoMail) -> list[Route]:
     async def effects(_request: Request) -> Response:
         return JSONResponse(msgspec.to_builtins(await world.quiet()))
 
+    payments, tracker = DemoPayments(world), Tracker(world)
     return [
-        Mount("/payments", routes=DemoPayments(world).routes()),
-        Mount("/mail", routes=mail.routes()),
-        Mount("/tracker", routes=Tracker(world).routes()),
-        Mount("/warehouse", routes=Warehouse(world).routes()),
+        Route("/payments/refunds", payments.create, methods=["POST"]),
+        Route("/payments/refunds", payments.read, methods=["GET"]),
+        Route("/mail/messages", mail.read, methods=["GET"]),
+        Route("/tracker/tickets", tracker.create, methods=["POST"]),
+        Route("/tracker/search", tracker.search, methods=["GET"]),
+        Route("/warehouse/restock", Warehouse(world).restock, methods=["POST"]),
         Route("/effects", effects),  # for the referee only
     ]
 

@@ -78,22 +78,20 @@ def _promises(contract: Contract, redacted: frozenset[str], claims: bool) -> lis
 def _proofs(contract: Contract) -> list[str]:
     """The means by which code can find out, or repeat, by itself."""
     found: list[str] = []
-    if contract.key is not None:
-        life = "for ever" if contract.key.ttl is None else f"for {span(contract.key.ttl)}"
-        found.append(f"the system dedupes on our key {life}, and {_SECOND_REQUEST[contract.key.in_progress]}")
-    if contract.natural is not None:
-        window = span(contract.natural.settle_window)
-        found.append(f"repeating it within {span(contract.natural.within)} changes nothing; settle window: {window}")
-    if contract.observes:
-        found.append("its preconditions are read before it is sent")
-    if contract.expects:
-        found.append("a returned result is read back before it counts")
-    if contract.verifies:
-        window = "unknown" if contract.settle_ms is None else span(timedelta(milliseconds=contract.settle_ms))
-        found.append(f"its effect can be read back; settle window: {window}")
-    if contract.check_first:
-        found.append("it is looked for before the first attempt")
-    return found
+    if (key := contract.key) is not None:
+        life = "for ever" if key.ttl is None else f"for {span(key.ttl)}"
+        found.append(f"the system dedupes on our key {life}, and {_SECOND_REQUEST[key.in_progress]}")
+    if (natural := contract.natural) is not None:
+        window = span(natural.settle_window)
+        found.append(f"repeating it within {span(natural.within)} changes nothing; settle window: {window}")
+    window = "unknown" if contract.settle_ms is None else span(timedelta(milliseconds=contract.settle_ms))
+    declared = (
+        (contract.observes, "its preconditions are read before it is sent"),
+        (contract.expects, "a returned result is read back before it counts"),
+        (contract.verifies, f"its effect can be read back; settle window: {window}"),
+        (contract.check_first, "it is looked for before the first attempt"),
+    )
+    return [*found, *(text for holds, text in declared if holds)]
 
 
 def _bounds(contract: Contract, claims: bool) -> list[str]:
@@ -127,30 +125,27 @@ def _limits(contract: Contract) -> str:
 def _dangers(contract: Contract) -> list[str]:
     if contract.effect == "read":
         return []
-    found: list[str] = []
-    key = contract.key
-    if contract.idempotency is None and not contract.verifies:
-        found.append("after a crash during the call its outcome is unknown: a person is asked")
-    if contract.verifies and contract.settle_ms is None:
-        found.append("its settle window is unknown: that it did not happen is never believed")
+    key, verifies = contract.key, contract.verifies
+    forgotten = ""
     if key is not None and key.ttl is not None:
-        then = "only reading it back can tell" if contract.verifies else "a repeat would be a second effect"
-        found.append(f"after {span(key.ttl)} its key is forgotten: then {then}")
-    if key is not None and key.in_progress == "runs_twice":
-        found.append("two requests with one key at the same time both run")
-    if key is not None and key.mismatch == "silent":
-        found.append("the system does not notice one key with other arguments")
-    if contract.natural is not None and not contract.observes:
-        found.append("a repeat overwrites changes that others made in between")
-    if not contract.restores:
-        found.append(
-            "it cannot be undone"
-            if not contract.compensates
-            else "its compensation explains the effect and does not undo it"
-        )
-    if contract.on_unknown == "raise":
-        found.append("an unknown outcome is raised into the agent's code instead of waiting for a person")
-    return found
+        then = "only reading it back can tell" if verifies else "a repeat would be a second effect"
+        forgotten = f"after {span(key.ttl)} its key is forgotten: then {then}"
+    undone = "its compensation explains the effect and does not undo it"
+    dangers = (
+        (contract.idempotency is None and not verifies,
+         "after a crash during the call its outcome is unknown: a person is asked"),
+        (verifies and contract.settle_ms is None,
+         "its settle window is unknown: that it did not happen is never believed"),
+        (forgotten, forgotten),
+        (key is not None and key.in_progress == "runs_twice", "two requests with one key at the same time both run"),
+        (key is not None and key.mismatch == "silent", "the system does not notice one key with other arguments"),
+        (contract.natural is not None and not contract.observes,
+         "a repeat overwrites changes that others made in between"),
+        (not contract.restores, undone if contract.compensates else "it cannot be undone"),
+        (contract.on_unknown == "raise",
+         "an unknown outcome is raised into the agent's code instead of waiting for a person"),
+    )  # fmt: skip
+    return [text for holds, text in dangers if holds]
 
 
 def _after_doubt(contract: Contract) -> str:

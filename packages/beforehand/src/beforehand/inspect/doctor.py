@@ -122,21 +122,17 @@ async def rebuild(engine: Engine) -> Rebuilt:
             busy.append(run)
             continue
         with engine.leases.idle(claimed) as log:
-            wanted = await _wanted(reader, claimed.row, engine.environment.clock.wall_ms())
+            wall_ms = engine.environment.clock.wall_ms()
+            try:
+                wanted = _listing(await reader.history(run), claimed.row, wall_ms)
+            except (ChainBroken, Unreadable) as error:  # it is listed as such, and the others are rebuilt
+                wanted = unreadable_change(error, wall_ms)
             await log.append((), wanted, charges=tuple(one.mend for one in wrong))
             mended, wrong = [*mended, *(one.name for one in wrong)], []
         listed = claimed.row.status, claimed.row.reason, claimed.row.waits
         if listed != (wanted.status, wanted.reason, wanted.waits):
             changed.append(run)
     return Rebuilt(len(names), changed, busy, mended)
-
-
-async def _wanted(reader: JournalReader, row: RunRow, wall_ms: int) -> RunChange:
-    """The listing that a run should have. One that cannot be read is listed as such, and the others are rebuilt."""
-    try:
-        return _listing(await reader.history(row.run), row, wall_ms)
-    except (ChainBroken, Unreadable) as error:
-        return unreadable_change(error, wall_ms)
 
 
 def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:

@@ -110,7 +110,12 @@ def _checksum(bodies: Sequence[bytes]) -> str:
 def _shareable(records: Iterable[r.Record]) -> Iterator[r.Record]:
     """The same records without digests, machines and processes."""
     replace = msgspec.structs.replace
-    places = _Names()
+    names: dict[str, dict[str, str]] = {"worker": {}, "boot": {}}
+
+    def stand_in(kind: str, name: str) -> str:
+        """`worker-1`, `boot-1`: in the order in which the names first occur."""
+        return names[kind].setdefault(name, f"{kind}-{len(names[kind]) + 1}")
+
     shown = WholeInput()
     for record in records:
         match record:
@@ -118,7 +123,7 @@ def _shareable(records: Iterable[r.Record]) -> Iterator[r.Record]:
                 yield replace(record, digest="")
             case r.Claimed():
                 shown.forget()
-                worker, boot = places.of("worker", record.worker), places.of("boot", record.boot)
+                worker, boot = stand_in("worker", record.worker), stand_in("boot", record.boot)
                 yield replace(record, worker=worker, boot=boot)
             case r.ReadRecorded():
                 yield replace(record, digest="")
@@ -130,17 +135,3 @@ def _shareable(records: Iterable[r.Record]) -> Iterator[r.Record]:
                 yield replace(record, intent=replace(record.intent, digest="", words=""))
             case _:
                 yield record
-
-
-class _Names:
-    """Stand-ins in the order in which the names first occur: `worker-1`, `boot-1`."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], str] = {}
-        self._counts: dict[str, int] = {}
-
-    def of(self, kind: str, name: str) -> str:
-        if (kind, name) not in self._known:
-            self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._known[kind, name] = f"{kind}-{self._counts[kind]}"
-        return self._known[kind, name]

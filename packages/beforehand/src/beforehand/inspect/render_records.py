@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -355,28 +355,28 @@ def is_bookkeeping(record: r.ValueRecorded) -> bool:
 
 def render_value(record: r.ValueRecorded) -> RenderedValue:
     """A journaled value for a reader. One that is not about facts or plans is shown as it is stored."""
-    tell = _TELLERS.get(record.what.partition(":")[0])
-    return tell(record.value) if tell is not None else RenderedValue(stored(record.value))
+    known = _TELLERS.get(record.what.partition(":")[0])
+    if known is None:
+        return RenderedValue(stored(record.value))
+    kind, tell = known
+    return tell(msgspec.json.decode(record.value, type=kind))
 
 
-def _fact(value: r.Raw) -> RenderedValue:
-    fact = msgspec.json.decode(value, type=Fact)
+def _fact(fact: Fact) -> RenderedValue:
     shown = stored(r.Raw(msgspec.json.encode(fact.value)))
     sure = f", inferred ({fact.confidence:.0%})" if fact.confidence < 1 else ""
     grounds = (("follows from", ", ".join(fact.inferred_from)),) if fact.inferred_from else ()
     return RenderedValue(f"{shown}{sure}", (("source", fact.source), *grounds))
 
 
-def _weighed(value: r.Raw) -> RenderedValue:
-    weighed = msgspec.json.decode(value, type=Weighed)
+def _weighed(weighed: Weighed) -> RenderedValue:
     why = "there is nothing to infer it from"
     if weighed.inferring is not None:
         why = f"a question costs {weighed.asking:g}, guessing {weighed.inferring:g}"
     return RenderedValue(weighed.chosen, (("why", why),))
 
 
-def _correction(value: r.Raw) -> RenderedValue:
-    done = msgspec.json.decode(value, type=Correction)
+def _correction(done: Correction) -> RenderedValue:
     parts = (
         ("unknown now", done.invalidated), ("dropped", done.dropped), ("under way", done.underway),
         ("was executed", done.executed),
@@ -384,48 +384,39 @@ def _correction(value: r.Raw) -> RenderedValue:
     return RenderedValue("corrected", tuple((label, ", ".join(names)) for label, names in parts if names))
 
 
-def _grounds(value: r.Raw) -> RenderedValue:
-    found = msgspec.json.decode(value, type=_Grounds)
-    return RenderedValue(f"it relies on what was corrected: {', '.join(found.corrected)}")
-
-
-def _plan(value: r.Raw) -> RenderedValue:
-    text = msgspec.json.decode(value, type=str)
+def _plan(text: str) -> RenderedValue:
     plan = msgspec.json.decode(text, type=Plan)
     steps = (f"{step.id} ({' or '.join(call.tool for call in step.calls)})" for step in plan.steps)
     return RenderedValue(", ".join(steps), (("goal", plan.goal),), value=r.Raw(text.encode()))
 
 
-def _chose(value: r.Raw) -> RenderedValue:
-    text = msgspec.json.decode(value, type=str)
+def _chose(text: str) -> RenderedValue:
     chosen = msgspec.json.decode(text, type=Chosen)
     what = f"{chosen.chosen}: {chosen.tool}" if chosen.tool else chosen.chosen
     below = (("why", chosen.why),) if chosen.why else ()
     return RenderedValue(what, below, chosen.chosen == "failed", r.Raw(text.encode()))
 
 
-def _judged(value: r.Raw) -> RenderedValue:
-    judged = msgspec.json.decode(value, type=JudgedConditions)
+def _judged(judged: JudgedConditions) -> RenderedValue:
     moment = "after its calls" if judged.after else "before its calls"
-    return RenderedValue(
-        f"{moment}: {judged.held} holds" if judged.held else f"{moment}: no condition of abort_if holds",
-        (("judged", ", ".join(judged.conditions)),),
-    )
+    held = f"{judged.held} holds" if judged.held else "no condition of abort_if holds"
+    return RenderedValue(f"{moment}: {held}", (("judged", ", ".join(judged.conditions)),))
 
 
-def _advice(value: r.Raw) -> RenderedValue:
-    shown = msgspec.json.decode(value, type=ShownLessons).lessons
-    below = tuple((one.kind, one.text) for one in shown)
-    return RenderedValue(f"lessons shown: {', '.join(one.id for one in shown)}", below)
+def _advice(shown: ShownLessons) -> RenderedValue:
+    below = tuple((one.kind, one.text) for one in shown.lessons)
+    return RenderedValue(f"lessons shown: {', '.join(one.id for one in shown.lessons)}", below)
 
 
-_TELLERS: Final[dict[str, Callable[[r.Raw], RenderedValue]]] = {
-    ADVICE: _advice,
-    "fact": _fact,
-    "weighed": _weighed,
-    "corrected": _correction,
-    DEPENDENCIES: _grounds,
-    "plan": _plan,
-    "chose": _chose,
-    JUDGED: _judged,
-}
+_TELLERS: Final[dict[str, tuple[Any, Callable[[Any], RenderedValue]]]] = {
+    ADVICE: (ShownLessons, _advice),
+    "fact": (Fact, _fact),
+    "weighed": (Weighed, _weighed),
+    "corrected": (Correction, _correction),
+    DEPENDENCIES: (
+        _Grounds, lambda one: RenderedValue(f"it relies on what was corrected: {', '.join(one.corrected)}")
+    ),
+    "plan": (str, _plan),
+    "chose": (str, _chose),
+    JUDGED: (JudgedConditions, _judged),
+}  # fmt: skip

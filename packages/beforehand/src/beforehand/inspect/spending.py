@@ -64,7 +64,10 @@ class Spending:
                 self.since_ms = max(self.since_ms, await self._moment(floor))
         self._read = max(self._read, newest)
         for _, run, record in sorted(came, key=lambda one: one[0]):
-            self._add(run, record, since)
+            call = self._runs.setdefault(run, CallsOfRun()).take(record)
+            if call is not None and call.at_ms >= since:
+                line = self._minutes.setdefault(call.at_ms // _MINUTE_MS, CostLine("minute"))
+                line.called(call.used, call.cost(self._prices))
         self._runs = {run: calls for run, calls in self._runs.items() if not calls.forget(since)}
         self._minutes = {minute: one for minute, one in self._minutes.items() if minute >= self.since_ms // _MINUTE_MS}
         total = CostLine("total")
@@ -82,12 +85,6 @@ class Spending:
                 if at_ms := decode(found.body).at:  # contracts have none
                     return at_ms
         return self.since_ms
-
-    def _add(self, run: str, record: r.Record, since_ms: int) -> None:
-        call = self._runs.setdefault(run, CallsOfRun()).take(record)
-        if call is not None and call.at_ms >= since_ms:
-            line = self._minutes.setdefault(call.at_ms // _MINUTE_MS, CostLine("minute"))
-            line.called(call.used, call.cost(self._prices))
 
 
 def _counted(body: bytes) -> r.Record | None:

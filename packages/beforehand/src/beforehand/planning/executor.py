@@ -261,8 +261,10 @@ class PlanExecution:
             raise self._new_plan(Shaken(wrong))
 
     def _holds(self, step: PlanStep, condition: str, *, after: bool = False) -> bool:
+        names = self._plan.before(step) | ({step.id} if after else frozenset[str]())
+        seen = {"results": {name: self._results[name] for name in sorted(names)}, "input": self._given}
         try:
-            return holds(condition, self._seen(step, after=after))
+            return holds(condition, seen)
         except ConditionError as error:
             raise self._failed(step, str(error)) from error
 
@@ -286,7 +288,8 @@ class PlanExecution:
                 return
             outcome = await self._call(step, tool, arguments)
             if outcome.status == "succeeded":
-                self._results[step.id] = self._stored(call, outcome)
+                stored, _ = self._tools[call.tool].codec.round_trip(outcome.value)
+                self._results[step.id] = msgspec.json.decode(stored)  # plain JSON, for references and conditions
                 await self._chose(Chosen(step.id, chosen, call.tool, "; ".join(reasons)))
                 return
             if asks and outcome.code in NOT_APPROVED:
@@ -354,16 +357,6 @@ class PlanExecution:
             raise ArgumentError(f"{call.tool}: a result has no such part: {error}") from error
         arguments: dict[str, Any] = tool.shape.bind((), parse_planned(sent, tool.shape.types, tool.shape.required))
         return arguments
-
-    def _stored(self, call: Call, outcome: Outcome[Any]) -> Any:
-        """The result in its stored form: plain JSON, for references and conditions."""
-        stored, _ = self._tools[call.tool].codec.round_trip(outcome.value)
-        return msgspec.json.decode(stored)
-
-    def _seen(self, step: PlanStep, *, after: bool = False) -> dict[str, Any]:
-        """The values that a condition of this step may use."""
-        names = self._plan.before(step) | ({step.id} if after else frozenset[str]())
-        return {"results": {name: self._results[name] for name in sorted(names)}, "input": self._given}
 
     async def _chose(self, chosen: Chosen) -> None:
         self._chosen[chosen.step] = chosen
