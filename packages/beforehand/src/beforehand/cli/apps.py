@@ -201,18 +201,6 @@ def _where(error: BaseException, place: str) -> str:
     return f"line {own[-1].lineno} of {own[-1].filename}" if own else ""
 
 
-__all__ = [
-    "AnyAgent",
-    "Beforehand",
-    "agents_for",
-    "all_tools_at_hand",
-    "app_of",
-    "ending_by_signal",
-    "noted_agents",
-    "tools_at_hand",
-    "with_children",
-]
-
 AnyTool = Tool[Any, Any]
 _LISTED: Final = 200
 MANY_RUNS_GC: Final = 50_000

@@ -16,7 +16,7 @@ from beforehand import former_name
 from beforehand.extensions import extension, extensions
 from beforehand.installation import CONSOLE
 from beforehand.model.errors import BeforehandError, UsageError
-from beforehand.model.shell import is_placeholder
+from beforehand.model.shell import is_placeholder, to_type
 
 # Purpose -> the commands for it: name -> the module of this package that holds it, and its purpose.
 # The console brings its commands by entry points; they are listed here so that `--help` is the same without it.
@@ -119,7 +119,7 @@ class Root(click.Group):
         found: click.Command | None = None
         if module == CONSOLE or (not module and cmd_name in _added()):
             try:
-                found = extension("beforehand.commands", cmd_name, f"beforehand {cmd_name}")
+                found = extension("beforehand.commands", cmd_name, to_type(cmd_name))
             except UsageError as error:  # it takes anything, and says how to install it
                 found = _Missing(cmd_name, error)
         elif module:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -36,22 +37,16 @@ class Screen:
         self._journal: Final = journal
         self.document_written = False
         self._ink: Final = Ink(sys.stdout)
-        self._out: Console | None = None
-        self._err: Console | None = None
 
-    @property
+    @cached_property
     def out(self) -> Console:
         """The console of standard output."""
-        if self._out is None:
-            self._out = console()
-        return self._out
+        return console()
 
-    @property
+    @cached_property
     def err(self) -> Console:
         """The console of standard error."""
-        if self._err is None:
-            self._err = console(stderr=True)
-        return self._err
+        return console(stderr=True)
 
     def document(self, value: object) -> None:
         """The one JSON document of this command."""
@@ -228,11 +223,11 @@ def phrase(*parts: str | tuple[str, str]) -> Text:
     return whole
 
 
-def prose(text: str, style: str = "") -> Text:
+def prose(text: str) -> Text:
     """Several lines as they are."""
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    return Text(safe(text, lines=True), style)
+    return Text(safe(text, lines=True))
 
 
 class _Cell:

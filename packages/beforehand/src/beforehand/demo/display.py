@@ -43,7 +43,11 @@ class Scoreboard:
                 self._handled[news.side].add(news.request)
             case KillNow():
                 self._kills[news.side] += 1
-                self._tell_kill(news)
+                point = self._kill_points[news.event]
+                when, order = ("has it", "after") if point.moment == "commit" else ("acts", "before")
+                lane = lane_of(news.request) + 1
+                what = f"worker {lane} dies {order} {point.service} {when}, request-{news.request}"
+                self._tell(news.side, "SIGKILL", what, "red")
             case WitnessedEffect():
                 effects = self._effects[news.side]
                 effects[news.service, news.request] += 1
@@ -72,13 +76,6 @@ class Scoreboard:
             Text(str(twice), "bold yellow" if twice else ""),
             str(self._kills[side]),
         )
-
-    def _tell_kill(self, news: KillNow) -> None:
-        point = self._kill_points[news.event]
-        when = "has it" if point.moment == "commit" else "acts"
-        order = "after" if point.moment == "commit" else "before"
-        what = f"worker {lane_of(news.request) + 1} dies {order} {point.service} {when}, request-{news.request}"
-        self._tell(news.side, "SIGKILL", what, "red")
 
     def _tell(self, side: str, label: str, what: str, colour: str) -> None:
         line = Text(no_wrap=True, overflow="ellipsis")

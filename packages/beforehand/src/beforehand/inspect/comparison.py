@@ -179,12 +179,10 @@ def _arguments(one: TimelineEntry, other: TimelineEntry) -> tuple[Change, ...]:
 
 def _about_run(first: Timeline, second: Timeline) -> tuple[Change, ...]:
     """The differences of the runs as wholes: in code, input, state and result."""
+    names = ("program", "agent", "status", "reason")
     values = [
         ("input", _input(first), _input(second)),
-        ("program", _text(first.program), _text(second.program)),
-        ("agent", _text(first.agent), _text(second.agent)),
-        ("status", _text(first.status), _text(second.status)),
-        ("reason", _text(first.reason), _text(second.reason)),
+        *((name, _text(getattr(first, name)), _text(getattr(second, name))) for name in names),
         ("result", _result(first.entries), _result(second.entries)),
     ]
     return tuple(Change(name, before, now) for name, before, now in values if before != now)

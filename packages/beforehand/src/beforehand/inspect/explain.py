@@ -123,17 +123,17 @@ class Explanation(msgspec.Struct, frozen=True):
     due: int = 0
 
 
-async def explain(reader: JournalReader, operation: str, now: Now, settings: Settings | None = None) -> Explanation:
-    """Judge the operation by its records, as the next owner of its run will. Raises `UsageError`.
+async def explain(reader: JournalReader, operation: str, now: Now) -> Explanation:
+    """Judge the operation by its records, as the next owner of its run will, with default settings.
 
-    `settings` are those of the app, where they are known; else its defaults are used.
+    Raises `UsageError`.
     """
     history, state = await reader.operation(operation)
     named = () if state.links.contradicted else (state.step,)  # of a contradicted one, all that came after it is named
     records = [record async for _, record in reader.records(history.run, naming=named)]
     verdicts = [one for one in records if isinstance(one, r.Verified) and one.step == state.step]
     ruled = [one for one in records if isinstance(one, r.Ruled) and one.step == state.step]
-    shared = await SharedState(reader.journal, reader.identity, state.intent.tool, now, settings or Settings()).read()
+    shared = await SharedState(reader.journal, reader.identity, state.intent.tool, now, Settings()).read()
     recorded = await read_operation(shared, history, state)
     state, inputs = recorded.operation, recorded.inputs
     situation, move = situation_of(state, inputs), move_of(state, inputs, now)

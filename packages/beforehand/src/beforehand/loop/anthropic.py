@@ -18,7 +18,6 @@ from beforehand.loop.http import (
     turns_of,
 )
 from beforehand.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
-from beforehand.model.usage import Usage, usage_of
 
 VERSION: Final = "2023-06-01"
 _NATIVE: Final = "anthropic"
@@ -74,7 +73,6 @@ class _Answer(StreamedAnswer[_Event]):
         self._blocks: dict[int, dict[str, Any]] = {}
         self._parts: dict[tuple[int, str], list[str]] = {}  # of each block's text, thoughts, signature and arguments
         self._stop = ""
-        self._id = ""
         self._counted = _Counted()
 
     def add(self, event: _Event) -> None:
@@ -112,9 +110,6 @@ class _Answer(StreamedAnswer[_Event]):
             name: max((one for one in (before[name], now[name]) if one is not None), default=None) for name in now
         }
         self._counted = _Counted(**highest)
-
-    def _used(self) -> Usage:
-        return usage_of({"usage": self._counted, "request": self._id, "service": self._service})
 
     def _take(self, index: int, delta: _Delta) -> None:
         if index not in self._blocks:

@@ -20,7 +20,7 @@ from beforehand.engine.exceptions.http import seconds_asked
 from beforehand.errors import ModelError, UsageError
 from beforehand.installation import extra_command
 from beforehand.loop.model import ChatMessage, ModelReply, ModelRequest, OnText, Stop
-from beforehand.model.usage import Usage
+from beforehand.model.usage import Usage, usage_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -116,6 +116,8 @@ class StreamedAnswer(ABC, Generic[E]):
         self._service = service
         self._on_text = on_text
         self._model = ""
+        self._id: Any = ""
+        self._counted: Any = None
 
     @abstractmethod
     def add(self, event: E) -> None:
@@ -125,9 +127,9 @@ class StreamedAnswer(ABC, Generic[E]):
     def reply(self) -> ModelReply:
         """The whole answer. Raises `ModelError` if the stream ended before it did."""
 
-    @abstractmethod
     def _used(self) -> Usage:
         """The usage as far as it is known."""
+        return usage_of({"usage": self._counted, "request": self._id, "service": self._service})
 
     def so_far(self) -> ModelReply:
         """The usage of an answer that cannot be used."""

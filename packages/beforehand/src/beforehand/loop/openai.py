@@ -10,7 +10,6 @@ from beforehand.errors import ModelError
 from beforehand.loop.http import SHOWN, ProviderAddress, ProviderClient, StreamedAnswer
 from beforehand.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 from beforehand.model.parameters import strict
-from beforehand.model.usage import Usage, usage_of
 
 _STOPS: Final[dict[str, Stop]] = {
     "stop": "end", "length": "length", "content_filter": "refusal", "tool_calls": "calls", "function_call": "calls",
@@ -72,7 +71,6 @@ class _Answer(StreamedAnswer[_Chunk]):
         self._calls: list[_CallSoFar] = []
         self._finished = ""
         self._counted = _Counted()
-        self._id: Any = None
 
     def add(self, event: _Chunk) -> None:
         if event.error is not None:
@@ -112,9 +110,6 @@ class _Answer(StreamedAnswer[_Chunk]):
         stop = "refusal" if self._refusal else "calls" if calls and stop == "end" else stop
         stop = "end" if stop == "calls" and not calls else stop
         return ModelReply("".join(self._refusal or self._text), calls, stop, self._used(), self._model)
-
-    def _used(self) -> Usage:
-        return usage_of({"usage": self._counted, "request": self._id, "service": self._service})
 
 
 class OpenAIChat(ProviderClient):

@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from beforehand.agent.tool import Tool
 
 
+Ending = TypeVar("Ending", PlanAborted, PlanStepFailed)
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
 
 
@@ -230,11 +231,11 @@ class PlanExecution:
         before, after = parted(step)
         if held := await self._aborts(step, before, after=False):
             await self._chose(Chosen(step.id, ABORTED, why=f"called off before it was sent: {held}"))
-            raise self._aborted(step, held)
+            raise self._ended(PlanAborted, step, f": {held}")
         await self._try_in_order(step, asks=bool(step.ask_if) and self._holds(step, step.ask_if))
         if held := await self._aborts(step, after, after=True):
             await self._chose(msgspec.structs.replace(self._chosen[step.id], why=f"called off: {held}"))
-            raise self._aborted(step, held)
+            raise self._ended(PlanAborted, step, f": {held}")
 
     async def _aborts(self, step: PlanStep, conditions: tuple[str, ...], *, after: bool) -> str:
         """The first of these conditions that is true; empty if none is. The judgement is recorded."""
@@ -247,10 +248,6 @@ class PlanExecution:
 
         moment = "after" if after else "before"
         return msgspec.convert(await RunContext.current().value(f"{JUDGED}:{moment}", judged), JudgedConditions).held
-
-    def _aborted(self, step: PlanStep, condition: str) -> PlanAborted:
-        run, plan = self._context.run, self._plan.name
-        return PlanAborted(f"step {step.id}: {condition}", run=run, plan=plan, step=step.id)
 
     async def _still_grounded(self, step: PlanStep, *reasons: str) -> None:
         """Raise `NewPlanNeeded` if a fact that this step relies on was corrected since the plan was given."""
@@ -266,7 +263,7 @@ class PlanExecution:
         try:
             return holds(condition, seen)
         except ConditionError as error:
-            raise self._failed(step, str(error)) from error
+            raise self._ended(PlanStepFailed, step, f": {error}") from error
 
     async def _try_in_order(self, step: PlanStep, *, asks: bool) -> None:
         """Perform the primary; then a fallback, only if all calls before it are proven to have failed."""
@@ -294,10 +291,7 @@ class PlanExecution:
                 return
             if asks and outcome.code in NOT_APPROVED:
                 await self._still_grounded(step)
-                run, plan = self._context.run, self._plan.name
-                raise PlanAborted(
-                    f"step {step.id} was not approved: {outcome.reason}", run=run, plan=plan, step=step.id
-                )
+                raise self._ended(PlanAborted, step, f" was not approved: {outcome.reason}")
             reasons.append(f"{call.tool} {outcome.status}: {outcome.reason}")
             await self._after_failure(step, call, outcome, reasons)
         await self._fail(step, reasons)
@@ -326,11 +320,10 @@ class PlanExecution:
 
     async def _fail(self, step: PlanStep, reasons: list[str]) -> None:
         await self._chose(Chosen(step.id, "failed", why="; ".join(reasons)))
-        raise self._failed(step, "; ".join(reasons))
+        raise self._ended(PlanStepFailed, step, f": {'; '.join(reasons)}")
 
-    def _failed(self, step: PlanStep, why: str) -> PlanStepFailed:
-        run, plan = self._context.run, self._plan.name
-        return PlanStepFailed(f"step {step.id}: {why}", run=run, plan=plan, step=step.id)
+    def _ended(self, kind: type[Ending], step: PlanStep, why: str) -> Ending:
+        return kind(f"step {step.id}{why}", run=self._context.run, plan=self._plan.name, step=step.id)
 
     def _new_plan(self, shaken: Shaken) -> NewPlanNeeded:
         return NewPlanNeeded(
