@@ -8,11 +8,15 @@ What others publish is named as our own metadata requires it. Read when somethin
 from __future__ import annotations
 
 import shlex
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+
+from beforehand.model.errors import UsageError
 
 OURS: Final = "beforehand"
 CONSOLE: Final = "beforehand-console"
@@ -39,6 +43,15 @@ def extra_command(extra: str, distribution: str = OURS) -> str:
     stated = (line.partition("; ") for line in requires(distribution) or ())
     wanted = [requirement for requirement, _, marker in stated if marker == f"extra == '{extra}'"]
     return f"pip install {shlex.join(wanted)}"
+
+
+@contextmanager
+def needing(lack: str, extra: str) -> Generator[None]:
+    """Raise `UsageError` that says what lacks a library, and how to install it, in place of the error of an import."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{lack}, which is not installed", next_step=extra_command(extra)) from error
 
 
 def console_command() -> str:

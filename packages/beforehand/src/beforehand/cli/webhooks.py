@@ -15,7 +15,7 @@ from beforehand.engine.environment import SystemClock
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import waits_of
 from beforehand.inspect.text import count, safe
-from beforehand.installation import extra_command
+from beforehand.installation import needing
 from beforehand.model.addresses import is_loopback
 from beforehand.model.ids import operation_id, split_operation_id
 from beforehand.model.records import NOTHING, Raw
@@ -98,12 +98,8 @@ async def webhooks(call: CommandCall, word: str, name: str, url: str, kinds: tup
 
 def _check_secrets(names: tuple[str, ...]) -> None:
     """Each variable holds a secret that can sign. Raises `UsageError`."""
-    try:
+    with needing("webhooks need standardwebhooks", "webhooks"):
         from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "webhooks need standardwebhooks, which is not installed", next_step=extra_command("webhooks")
-        ) from error
     for name in names:
         try:
             Webhook(os.environ.get(name, ""))
@@ -250,12 +246,8 @@ async def serve_hooks(
     to: operations that call one of its tools, under keys with one of its prefixes.
     Workers continue the runs.
     """
-    try:
+    with needing("beforehand serve-hooks needs uvicorn", "webhooks"):
         import uvicorn  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "beforehand serve-hooks needs uvicorn, which is not installed", next_step=extra_command("webhooks")
-        ) from error
     from beforehand.webhooks.connections import (  # noqa: PLC0415 - an extra, as above
         ConnectionLimits,
         server_config,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -29,16 +29,8 @@ class DemoPace(msgspec.Struct, frozen=True):
     key_ttl: float = 120.0  # payments forgets an idempotency key after this time
 
 
-class WorldClock(Protocol):
-    """Time as the services see it: `monotonic` in seconds."""
-
-    def monotonic(self) -> float: ...
-
-    async def sleep(self, seconds: float) -> None: ...
-
-
 class LoopClock:
-    """The event loop's own time."""
+    """Time as the services see it, which is the event loop's own: `monotonic` in seconds."""
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
@@ -75,7 +67,7 @@ class DemoWorld:
     schedule: FaultSchedule
     customers: list[CustomerRequest]
     pace: DemoPace = field(default_factory=DemoPace)
-    clock: WorldClock = field(default_factory=LoopClock)
+    clock: LoopClock = field(default_factory=LoopClock)
     kill: Callable[[Kill], Awaitable[None]] = _never_kill
     seen: Callable[[ServiceEffect], None] = lambda _effect: None
     effects: list[ServiceEffect] = field(default_factory=list[ServiceEffect])

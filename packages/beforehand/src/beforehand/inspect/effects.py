@@ -172,7 +172,7 @@ def _texts_of(query: EffectQuery) -> list[str]:
     parts = (forms[0], *_NOT_ASCII.split(forms[0]))
     part = max(parts, key=lambda text: (text.isascii() and len(text) >= _TELLING, len(text)))
     if not part:
-        return [f'"tool":{_json(query.tool)}']
+        return [f'"tool":"{_inside(query.tool)}"']
     return [part] if part.isascii() else forms
 
 
@@ -185,12 +185,8 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _json(text: str) -> str:
-    return msgspec.json.encode(text).decode()
-
-
 def _inside(text: str) -> str:
-    return _json(text)[1:-1]
+    return msgspec.json.encode(text).decode()[1:-1]
 
 
 class _Search:

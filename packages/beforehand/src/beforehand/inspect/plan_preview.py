@@ -7,16 +7,13 @@ from typing import Any
 
 import msgspec
 
-from beforehand.agent.agent import Agent, gather_tools
+from beforehand.agent.agent import AnyAgent, AnyTool, gather_tools
 from beforehand.agent.conditions import names_limited, steps_used
-from beforehand.agent.tool import Tool
 from beforehand.errors import UsageError
 from beforehand.inspect.contracts import Danger, clauses
 from beforehand.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
 from beforehand.model.plan_checks import Given, PlanFault, faults_of, parse_planned
 from beforehand.planning.executor import known_of, parted
-
-AnyTool = Tool[Any, Any]
 
 
 class PlannedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,7 +68,7 @@ def read_plan(text: bytes) -> Plan:
         ) from error
 
 
-def tools_of(agent: Agent[Any, Any]) -> Mapping[str, AnyTool]:
+def tools_of(agent: AnyAgent) -> Mapping[str, AnyTool]:
     """The tools that a plan of this agent may use."""
     return {name: tool for name, tool in gather_tools([agent], ()).items() if not tool.serves}
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from beforehand.agent.agent import Agent, gather_agents, gather_tools
+from beforehand.agent.agent import AnyAgent, gather_agents, gather_tools
 from beforehand.agent.tool import Tool
 from beforehand.engine.engine import Engine
 from beforehand.engine.environment import Environment, system_environment
@@ -35,8 +35,6 @@ from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
-
-AnyAgent = Agent[Any, Any]
 
 _NEW: Final = (
     r.AttemptStarted, r.OperationPlanned, r.ReadRecorded, r.DecisionStarted, r.ValueRecorded, r.TimerSet, r.TimerFired,

@@ -18,7 +18,7 @@ import msgspec
 
 from beforehand.engine.exceptions.http import seconds_asked
 from beforehand.errors import ModelError, UsageError
-from beforehand.installation import extra_command
+from beforehand.installation import needing
 from beforehand.loop.model import ChatMessage, ModelReply, ModelRequest, OnText, Stop
 from beforehand.model.usage import Usage, usage_of
 
@@ -162,7 +162,8 @@ def key_of(name: str, given: str | None, *, needed: bool) -> str:
 
 async def events(provider: ProviderAddress, path: str, body: Mapping[str, Any]) -> AsyncGenerator[bytes]:
     """The data of each event that the provider answers with. Raises `ModelError`."""
-    httpx2 = _httpx2()
+    with needing("clients of models need httpx2", "openai"):
+        import httpx2  # noqa: PLC0415 - an extra
     client = provider.http or httpx2.AsyncClient(verify=_trusted())
     timeout = httpx2.Timeout(provider.silence.total_seconds(), connect=CONNECT_S)
     try:
@@ -317,14 +318,3 @@ def _error_detail(body: bytes) -> str:
 def _trusted() -> ssl.SSLContext:
     """Made once: reading the certificates takes longer than a call of this code."""
     return ssl.create_default_context()
-
-
-def _httpx2() -> Any:
-    try:
-        import httpx2  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise UsageError(
-            "clients of models need httpx2, which is not installed",
-            next_step=extra_command("openai"),
-        ) from error
-    return httpx2

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-from beforehand.agent.agent import Agent
+from beforehand.agent.agent import AnyAgent
 from beforehand.errors import ReplayDiverged, UsageError
 from beforehand.inspect.export import read_export
 from beforehand.inspect.replay import Replayed, replay_records
-
-AnyAgent = Agent[Any, Any]
 
 
 def replay_fixture(agent: AnyAgent, path: str | Path) -> Replayed:

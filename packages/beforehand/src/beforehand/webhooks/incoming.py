@@ -24,7 +24,7 @@ from beforehand.control.input_checks import decode_json
 from beforehand.control.service import ControlService
 from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.errors import BeforehandError, NotAllowed, UsageError
-from beforehand.installation import extra_command
+from beforehand.installation import needing
 from beforehand.model.records import NOTHING, Raw
 from beforehand.model.shell import to_type
 from beforehand.webhooks.access_log import Access, AccessLog
@@ -83,12 +83,8 @@ class Hooks:
     """The app: `POST` anywhere below it. The sender is the one whose secret signed the delivery."""
 
     def __init__(self, service: ControlService, senders: Sequence[WebhookSender]) -> None:
-        try:
+        with needing("webhooks need standardwebhooks", "webhooks"):
             from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                "webhooks need standardwebhooks, which is not installed", next_step=extra_command("webhooks")
-            ) from error
         if not senders:
             raise UsageError(
                 "webhooks need a secret to check them with", next_step="name a sender: Sender(name, secret, tools=...)"

@@ -5,7 +5,7 @@ The tallies of whole portions and what was found are entries of the ledger; ever
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 import msgspec
@@ -35,11 +35,12 @@ from beforehand.inspect.monitors.rules import (
 from beforehand.inspect.monitors.tallies import DAY_MS, AgentTallies, number_of
 from beforehand.inspect.reader import JournalReader, read_schedules, schedule_clock
 from beforehand.journal.backend_rules import due_since
-from beforehand.journal.port import RunRow
+from beforehand.journal.port import Journal, RunRow
 from beforehand.model import records as r
 from beforehand.model.system import is_system
 from beforehand.queues.firing_times import last_moment
 from beforehand.queues.limits import Declaration
+from beforehand.queues.schedules import KnownSchedule
 
 _ENDED: Final = ("completed", "stopped", "undone")
 _MOST: Final = 100
@@ -141,12 +142,29 @@ async def _changed_since(
 
 async def _of_now(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> list[SilentFailure]:
     """The findings of the rules over the present."""
+    journal, schedules = reader.journal, (await read_schedules(reader.journal)).schedules
+    clocks = [
+        WrongClock(name, known.schedule.agent, trace)
+        for name, known in schedules.items()
+        if (trace := await schedule_clock(journal, name, known, now_ms))
+    ]
+    paused = (await newest_limits(journal) or Declaration()).paused
+    queues = [
+        WaitingQueue(one.queue, one.waiting, one.oldest_ms)
+        for one in await journal.queues()
+        if one.oldest_ms is not None and one.queue not in paused
+    ]
+    due = [
+        DueRun(row.agent, row.run, due_since(row)[0])
+        for row in await journal.runs(wakeable=True, limit=_MOST)
+        if not is_system(row.agent)
+    ]
     found = [
         *without_progress([one async for one in _driven_now(reader, now_ms)], settings),
-        *late_schedules([one async for one in _missed(reader, now_ms, settings)], now_ms, settings),
-        *wrong_clocks([one async for one in _clocks(reader, now_ms)], now_ms),
-        *aged_queues([one async for one in _waiting(reader)], now_ms, settings),
-        *undriven([one async for one in _due(reader)], now_ms, settings),
+        *late_schedules([one async for one in _missed(journal, schedules, now_ms, settings)], now_ms, settings),
+        *wrong_clocks(clocks, now_ms),
+        *aged_queues(queues, now_ms, settings),
+        *undriven(due, now_ms, settings),
     ]
     return settings.wanted(found)
 
@@ -166,35 +184,15 @@ async def _driven_now(reader: JournalReader, now_ms: int) -> AsyncIterator[Silen
             yield Silence(row.agent, row.run, newest[-1].at, now_ms, type(newest[-1]).__name__.removesuffix("Record"))
 
 
-async def _missed(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> AsyncIterator[MissedFiring]:
+async def _missed(
+    journal: Journal, schedules: Mapping[str, KnownSchedule], now_ms: int, settings: MonitorSettings
+) -> AsyncIterator[MissedFiring]:
     """The schedules whose last moment, as long ago as they may be late, has not fired."""
-    for name, known in (await read_schedules(reader.journal)).schedules.items():
+    for name, known in schedules.items():
         if known.paused:
             continue
-        fired = await reader.journal.fired(name, now_ms)
+        fired = await journal.fired(name, now_ms)
         after = known.since_ms if fired is None else max(known.since_ms, fired.moment_ms)
         missed = last_moment(known.schedule, after, now_ms - settings.of(known.schedule.agent).late_ms - 1)
         if missed is not None:
             yield MissedFiring(name, known.schedule.agent, missed)
-
-
-async def _clocks(reader: JournalReader, now_ms: int) -> AsyncIterator[WrongClock]:
-    """The schedules on which a wrong clock has left its trace."""
-    for name, known in (await read_schedules(reader.journal)).schedules.items():
-        if trace := await schedule_clock(reader.journal, name, known, now_ms):
-            yield WrongClock(name, known.schedule.agent, trace)
-
-
-async def _waiting(reader: JournalReader) -> AsyncIterator[WaitingQueue]:
-    """The queues in which a run is ready and waits, without those that a person has paused."""
-    paused = (await newest_limits(reader.journal) or Declaration()).paused
-    for one in await reader.journal.queues():
-        if one.oldest_ms is not None and one.queue not in paused:
-            yield WaitingQueue(one.queue, one.waiting, one.oldest_ms)
-
-
-async def _due(reader: JournalReader) -> AsyncIterator[DueRun]:
-    """The runs that are due and that no living process drives."""
-    for row in await reader.journal.runs(wakeable=True, limit=_MOST):
-        if not is_system(row.agent):
-            yield DueRun(row.agent, row.run, due_since(row)[0])

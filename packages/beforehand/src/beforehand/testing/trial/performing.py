@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from beforehand.agent.agent import Agent
 from beforehand.app import Beforehand
 from beforehand.engine.environment import DaemonThreads, Environment
 from beforehand.errors import RunSuspended, UsageError
@@ -26,7 +25,6 @@ from beforehand.testing.trial.figures import Arm, Repeat
 from beforehand.testing.wire import between, tools_of
 from beforehand.testing.world.stage import Before, InMemory, Stage, StageEnded, Task, worker_of
 
-AnyAgent = Agent[Any, Any]
 Check = Callable[..., Any]
 CHECK_TAKES: Final = ("input", "result", "run", "effects", "status", "reason")
 _RESUMES: Final = 50
