@@ -7,8 +7,7 @@ from typing import Final
 import click
 import msgspec
 
-from beforehand.app import Beforehand
-from beforehand.cli.apps import app_of, reach_of, reach_option
+from beforehand.cli.apps import Beforehand, app_of, reach_of, reach_option
 from beforehand.cli.common import CommandCall, by_option, command
 from beforehand.cli.config import existing_journal
 from beforehand.cli.screen import Screen

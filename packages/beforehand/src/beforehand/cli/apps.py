@@ -20,7 +20,7 @@ import click
 
 from beforehand.agent.agent import Agent, gather_agents, gather_tools
 from beforehand.agent.tool import Tool
-from beforehand.app import Beforehand
+from beforehand.app import Beforehand as Beforehand  # noqa: PLC0414 - handed on: this module alone may import it
 from beforehand.cli.common import CommandCall
 from beforehand.cli.config import existing_journal, journal_address, policy_source, project_file, project_targets
 from beforehand.cli.undriven import worker_of

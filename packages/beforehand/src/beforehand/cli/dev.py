@@ -18,8 +18,7 @@ import click
 import msgspec
 
 from beforehand.agent.agent import Agent
-from beforehand.app import Beforehand
-from beforehand.cli.apps import AnyAgent, app_of, ending_by_signal, load_targets, reach_of, reach_option
+from beforehand.cli.apps import AnyAgent, Beforehand, app_of, ending_by_signal, load_targets, reach_of, reach_option
 from beforehand.cli.common import CommandCall, by_option, command, policy_option, wait_for
 from beforehand.cli.config import policy_source, project_settings, project_targets, shown_path
 from beforehand.cli.exit_status import DONE, problem_of, tell

@@ -10,8 +10,7 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
-from beforehand.app import Beforehand
-from beforehand.cli.apps import AnyAgent, app_of, load_agent
+from beforehand.cli.apps import AnyAgent, Beforehand, app_of, load_agent
 from beforehand.cli.budget import budget_option
 from beforehand.cli.common import CommandCall, by_option, command
 from beforehand.cli.config import undeclared

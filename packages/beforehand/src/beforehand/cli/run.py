@@ -10,10 +10,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from beforehand.app import Beforehand
 from beforehand.cli.apps import (
     MANY_RUNS_GC,
     AnyAgent,
+    Beforehand,
     agents_for,
     app_of,
     load_agent,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from beforehand.cli.common import CommandCall
 
 if TYPE_CHECKING:
-    from beforehand.app import Beforehand
+    from beforehand.cli.apps import Beforehand
     from beforehand.telemetry.following import Follower
     from beforehand.telemetry.metrics_server import Page
 

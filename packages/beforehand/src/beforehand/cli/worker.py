@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from beforehand.app import Beforehand
-from beforehand.cli.apps import ending_by_signal
+from beforehand.cli.apps import Beforehand, ending_by_signal
 from beforehand.cli.common import CommandCall
 from beforehand.cli.exit_status import DONE, FAILED, INTERRUPTED, WAITS
 from beforehand.cli.monitors import declared_settings
