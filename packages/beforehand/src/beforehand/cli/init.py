@@ -72,9 +72,13 @@ def init(call: CommandCall, directory: str, host: str) -> int:
         raise UsageError(f"{name!r} cannot name a project", next_step="use letters, digits, and - _ . between them")
     kind = HOSTS[host]
     needed = requirement(kind.extras)
+    projects = files("beforehand.cli").joinpath("projects")
+    sources = (projects.joinpath("shared"), projects.joinpath(host))
+    found = {one.name.removesuffix(_TEMPLATE): one.read_text("utf-8") for source in sources for one in source.iterdir()}
+    found[".gitignore"] = found.pop("gitignore")
     texts = {
         place / path: text.replace("{{project}}", name).replace("{{requirement}}", needed)
-        for path, text in _templates(host).items()
+        for path, text in sorted(found.items(), key=lambda one: (one[0] == ".gitignore", one[0]))
     }
     if there := [shown_path(path) for path in texts if path.exists()]:
         raise UsageError(f"{', '.join(there)} would be overwritten", next_step="name a new directory")
@@ -101,12 +105,3 @@ def init(call: CommandCall, directory: str, host: str) -> int:
         kind.develop,
     )
     return DONE
-
-
-def _templates(host: str) -> dict[str, str]:
-    """The files of one kind of project, by name."""
-    projects = files("beforehand.cli").joinpath("projects")
-    kinds = (projects.joinpath("shared"), projects.joinpath(host))
-    found = {one.name.removesuffix(_TEMPLATE): one.read_text("utf-8") for kind in kinds for one in kind.iterdir()}
-    ignored = found.pop("gitignore")
-    return {**dict(sorted(found.items())), ".gitignore": ignored}

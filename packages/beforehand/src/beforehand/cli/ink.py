@@ -20,7 +20,9 @@ class Ink:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: Final = stream
-        self._codes: Final = _codes_for(stream)
+        plain = not _takes_styles(stream) or os.environ.get("TERM", "").lower() in {"dumb", "unknown"}
+        coloured = {} if os.environ.get("NO_COLOR") else _COLOURS
+        self._codes: Final = _NONE if plain else _NONE | _ATTRIBUTES | coloured
 
     def line(self, parts: Iterable[tuple[str, str]]) -> None:
         """One line of (text, style) pairs, out at once. A style is words: `bold red`; none of them: plain."""
@@ -30,12 +32,6 @@ class Ink:
     def _inked(self, text: str, style: str) -> str:
         codes = ";".join(code for word in style.split() if (code := self._codes[word]))
         return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
-
-
-def _codes_for(stream: TextIO) -> dict[str, str]:
-    if not _takes_styles(stream) or os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
-        return _NONE
-    return _NONE | _ATTRIBUTES | ({} if os.environ.get("NO_COLOR") else _COLOURS)
 
 
 def _takes_styles(stream: TextIO) -> bool:

@@ -164,7 +164,9 @@ class Root(click.Group):
     ) -> NoReturn:
         """Run a command and end the process with its status."""
         given = list(sys.argv[1:] if args is None else args) or ["--help"]
-        _forgive_signs()
+        for stream in (sys.stdout, sys.stderr):  # a sign that the terminal cannot show does not end the command
+            if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
+                reconfigure(errors="backslashreplace")
         if (bad := next(filter(_SURROGATE.search, given), None)) is not None:
             shown = repr(bad.encode("utf-8", "surrogateescape"))[1:]
             odd = click.UsageError(f"the argument {shown} is not UTF-8: give it in that encoding, or in a file")
@@ -236,14 +238,6 @@ def _tell_usage(error: click.ClickException, *, as_json: bool) -> int:
     path = context.command_path if context else "beforehand"
     problem = CommandProblem("UsageError", error.format_message(), next_step=f"{path} --help", exit_status=USAGE)
     return tell(Screen(as_json=as_json), problem)
-
-
-def _forgive_signs() -> None:
-    """Replace a sign that the terminal cannot show, so that it does not end the command."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
 
 
 def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

@@ -343,9 +343,10 @@ def _tell(screen: Screen, summary: Summary) -> None:
             phrase((f"line {ended.line}", "dim")),
             phrase((ended.run or "-", "bold")),
             phrase(ended.status),
-            phrase(_short(ended)),
+            phrase(ended.reason if problem is None else f"{problem.error}: {problem.message}"),
         )
         for ended in rest[:_SHOWN]
+        for problem in [ended.problem if ended.status != "suspended" else None]
     ]
     if rows:
         screen.show(grid(rows, (1,)))
@@ -356,10 +357,3 @@ def _tell(screen: Screen, summary: Summary) -> None:
     screen.line((count(len(summary.runs), "line"), "bold"), f": {', '.join(parts) or 'nothing to do'}")
     if summary.outcomes.get("suspended"):
         screen.next("beforehand inbox (for people), beforehand pending (for answers)")
-
-
-def _short(ended: RunOutput) -> str:
-    if ended.status == "suspended":
-        return ended.reason
-    problem = ended.problem
-    return f"{problem.error}: {problem.message}" if problem is not None else ended.reason

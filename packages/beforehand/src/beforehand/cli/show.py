@@ -86,17 +86,21 @@ async def _records_of(
 
 
 async def _follow(call: CommandCall, run: str) -> None:
-    """Show the run and what is added to it, until it has ended."""
+    """Show the run, and then each line of it that is new or has changed, until it has ended."""
     from beforehand.engine.environment import SystemClock  # noqa: PLC0415 - only this waits between two looks
 
-    clock, following, last, status = SystemClock(), Following(call.screen), 0, ""
+    clock, last, status = SystemClock(), 0, ""
+    before: list[TimelineEntry] = []
     while status not in {"completed", "stopped", "undone"}:
         async with call.reader() as reader:
             if not last or await reader.journal.read(run, last, 1):
                 rows = await reader.all_records(run)
                 story = timeline(run, [record for _, record in rows])
-                following.show(story)
-                last, status = rows[-1][0].seq, story.status
+                if not last:
+                    show_head(call.screen, story)
+                fresh = [entry for index, entry in enumerate(story.entries) if entry not in before[index : index + 1]]
+                show_entries(call.screen, fresh, story.started)
+                before, last, status = story.entries, rows[-1][0].seq, story.status
         await clock.sleep(_POLL_S)
 
 
@@ -219,23 +223,6 @@ def _show_members(screen: Screen, members: tuple[FamilyMember, ...], more: int, 
         _show_members(screen, member.children, member.more, f"{indent}  ")
     if more:
         screen.line((f"{indent}and {more:,} more", "dim"))
-
-
-class Following:
-    """Shows a run, and then each line of it that is new or has changed."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._shown: list[TimelineEntry] | None = None
-
-    def show(self, story: Timeline) -> None:
-        """Show the new lines since the last time."""
-        if self._shown is None:
-            show_head(self._screen, story)
-        before = self._shown or []
-        fresh = [entry for index, entry in enumerate(story.entries) if entry not in before[index : index + 1]]
-        show_entries(self._screen, fresh, story.started)
-        self._shown = story.entries
 
 
 def show_entries(screen: Screen, entries: list[TimelineEntry], since: int) -> None:

@@ -11,7 +11,7 @@ from beforehand.engine.environment import SystemClock
 from beforehand.inspect.text import moment, safe
 from beforehand.model.shell import to_type
 from beforehand.model.standing_permission import StandingPermission
-from beforehand.people.standing_permissions import ListedPermission, add_standing, list_standing, revoke_standing
+from beforehand.people.standing_permissions import add_standing, list_standing, revoke_standing
 
 
 @click.group("standing")
@@ -78,18 +78,15 @@ async def listed(call: CommandCall, tool: str) -> None:
     if call.screen.wrote_json(found):
         return
     for one in found:
-        _show(call, one)
+        given, spent = one.standing, one.spent
+        ends = (f"  {one.ended}", "red")
+        call.screen.line((given.id, "cyan"), f"  {safe(given.tool)} where {safe(given.where)}", ends)
+        times = f"{spent.times} of {given.times}" if given.times else f"{spent.times}"
+        total = f", {spent.sum:g} of {given.total:g} {safe(given.amount)}" if given.total else ""
+        note = f": {safe(given.note)}" if given.note else ""
+        call.screen.line(f"  by {safe(given.by)} until {moment(given.until_ms)}, used {times} times{total}{note}")
     if not found:
         call.screen.line("No standing permissions yet.")
-
-
-def _show(call: CommandCall, one: ListedPermission) -> None:
-    given, spent = one.standing, one.spent
-    call.screen.line((given.id, "cyan"), f"  {safe(given.tool)} where {safe(given.where)}", (f"  {one.ended}", "red"))
-    times = f"{spent.times} of {given.times}" if given.times else f"{spent.times}"
-    total = f", {spent.sum:g} of {given.total:g} {safe(given.amount)}" if given.total else ""
-    note = f": {safe(given.note)}" if given.note else ""
-    call.screen.line(f"  by {safe(given.by)} until {moment(given.until_ms)}, used {times} times{total}{note}")
 
 
 @command("revoke", examples=("beforehand standing revoke s-1a2b3c4d --by anna --why 'enough'",))

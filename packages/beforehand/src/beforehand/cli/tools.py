@@ -14,7 +14,7 @@ from beforehand.cli.config import project_targets, shown_path
 from beforehand.cli.exit_status import DONE, FAILED
 from beforehand.cli.screen import Screen, grid, phrase
 from beforehand.errors import UsageError
-from beforehand.inspect.contracts import Clauses, clauses
+from beforehand.inspect.contracts import clauses
 from beforehand.inspect.lint import SEVERITIES, AnyAgent, LintFinding, lint
 from beforehand.inspect.text import count
 
@@ -61,18 +61,14 @@ def _list(screen: Screen, agents: list[AnyAgent]) -> int:
     if not found:
         screen.line("These agents see no tools.")
     for one in found:
-        _show(screen, one)
+        danger = "no danger" if one.danger == "none" else f"{one.danger} danger"
+        screen.line((one.tool, "bold"), f"  {one.effect}  ", (danger, _STYLES[one.danger]))
+        rows = [(phrase("  +"), phrase(text)) for text in one.promises]
+        rows += [(phrase(("  !", "bold red")), phrase(text)) for text in one.dangers]
+        rows.append((phrase("  ?"), phrase(f"after an attempt that may have landed, {one.after_doubt}")))
+        screen.show(grid(rows, (3,)))
+        screen.line("")
     return DONE
-
-
-def _show(screen: Screen, one: Clauses) -> None:
-    danger = "no danger" if one.danger == "none" else f"{one.danger} danger"
-    screen.line((one.tool, "bold"), f"  {one.effect}  ", (danger, _STYLES[one.danger]))
-    rows = [(phrase("  +"), phrase(text)) for text in one.promises]
-    rows += [(phrase(("  !", "bold red")), phrase(text)) for text in one.dangers]
-    rows.append((phrase("  ?"), phrase(f"after an attempt that may have landed, {one.after_doubt}")))
-    screen.show(grid(rows, (3,)))
-    screen.line("")
 
 
 def _lint(screen: Screen, agents: list[AnyAgent], accept: tuple[str, ...]) -> int:

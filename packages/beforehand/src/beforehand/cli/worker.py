@@ -72,7 +72,10 @@ class WorkerLoop:
             self._looked_up = now
             await self._tell_foreign()
             await self._begin_due()
-            await self._begin_stopped()
+            async for row in self._app.service.reader.every_run(status="stopped", wakeable=True):
+                taken = {*self.tasks, *self._not_before}
+                if self._knows(row.agent, row.program) and self._room() > 0 and row.run not in taken:
+                    self._start(row)
         else:
             await self._begin_due()
 
@@ -97,15 +100,6 @@ class WorkerLoop:
             self._start(row)
         for row in await take_slots(self._app.engine, self._room(), skip):
             self._start(row)
-
-    async def _begin_stopped(self) -> None:
-        async for row in self._app.service.reader.every_run(status="stopped", wakeable=True):
-            if (
-                self._knows(row.agent, row.program)
-                and self._room() > 0
-                and row.run not in {*self.tasks, *self._not_before}
-            ):
-                self._start(row)
 
     async def _tell_foreign(self) -> None:
         queued = {key for queue in await self._app.engine.journal.queues() for key in queue.agents}

@@ -63,7 +63,11 @@ class _Demo:
         rows = {side: count(range(1, REQUESTS + 1), result.effects, result.report) for side, result in results.items()}
         lost = {side: refunded_twice(self._prices, result.effects) for side, result in results.items()}
         if as_json:
-            print(_as_json(self._seed, rows, results, lost))
+            sides = {
+                side: msgspec.structs.asdict(row) | {"kills": results[side].kills, "refunded_twice_cents": lost[side]}
+                for side, row in sorted(rows.items())
+            }
+            print(msgspec.json.encode({"seed": self._seed, **sides}).decode())
         else:
             self._show(rows, results, lost)
             self._lead_on(results[self._beforehand.name], ask=ask)
@@ -118,14 +122,6 @@ class _Demo:
             command = [*PYTHON, "beforehand", "resolve", operation, *options]
             environment = os.environ | {"BEFOREHAND_JOURNAL": str(self._beforehand.journal)}
             subprocess.run(command, env=environment, check=False)  # noqa: S603 - our own command line
-
-
-def _as_json(seed: int, rows: dict[str, Counts], results: dict[str, Result], lost: dict[str, int]) -> str:
-    sides = {
-        side: msgspec.structs.asdict(rows[side]) | {"kills": results[side].kills, "refunded_twice_cents": lost[side]}
-        for side in sorted(rows)
-    }
-    return msgspec.json.encode({"seed": seed, **sides}).decode()
 
 
 @contextlib.contextmanager

@@ -87,6 +87,8 @@ async def state_of(reader: JournalReader, run: str, step: str = "") -> RunState:
     asked = history.steps.questions.get(step)
     if step and (asked is None or asked.handoff is None):
         raise UsageError(f"run {run} was not handed over at {step}", next_step=to_type("show", run))
+    stopped = history.lifecycle.stopped
+    why = history.lifecycle.reason if stopped is None else f"{stopped.reason}: {stopped.error}"
     started, handoff = history.lifecycle.started, asked.handoff if asked is not None else None
     given = None if handoff is None else msgspec.json.decode(handoff.facts, type=dict[str, Fact])
     known = _learned(records) if given is None else tuple(given.values())
@@ -94,7 +96,7 @@ async def state_of(reader: JournalReader, run: str, step: str = "") -> RunState:
         run,
         started.agent if started is not None else "",
         history.lifecycle.status,
-        asked.question.text if asked is not None else _why(history),
+        why if asked is None else asked.question.text,
         handoff.state if handoff is not None else r.NOTHING,
         handoff.queue if handoff is not None else "",
         known,
@@ -105,14 +107,6 @@ async def state_of(reader: JournalReader, run: str, step: str = "") -> RunState:
         tuple(map(message_of, history.messages.undelivered)) if history.messages is not None else (),
         spent(records),
         started.at if started is not None else 0,
-    )
-
-
-def _why(history: RunHistory) -> str:
-    return (
-        history.lifecycle.reason
-        if history.lifecycle.stopped is None
-        else f"{history.lifecycle.stopped.reason}: {history.lifecycle.stopped.error}"
     )
 
 

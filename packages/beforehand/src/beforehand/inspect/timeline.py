@@ -200,8 +200,10 @@ class _TimelineBuilder:
         return [entry for entry in self.entries if id(entry) in self.wanted]
 
     def _finish_all(self, *, to_end: bool = True) -> None:
-        if to_end:
-            self._unheard()
+        messages = self.history.messages
+        for message in messages.undelivered if to_end and messages is not None else ():
+            text = "its code has not received it"
+            self.messages[message.entry].notes.append(TimelineNote(message.at, "unheard", text))
         for step, operation in {**self.history.boundaries.former, **self.history.operations}.items():
             self._finish(self.steps[step], operation)
 
@@ -437,13 +439,6 @@ class _TimelineBuilder:
         if record.step not in self.history.operations:
             entry.mark, entry.status = "off", "called off"
         entry.notes.append(TimelineNote(record.at, "heard", text))
-
-    def _unheard(self) -> None:
-        """Note the messages that were sent to the run and not delivered to its code."""
-        for message in () if self.history.messages is None else self.history.messages.undelivered:
-            self.messages[message.entry].notes.append(
-                TimelineNote(message.at, "unheard", "its code has not received it")
-            )
 
     def _of_run(self, record: r.RunRecord) -> None:
         label, text = record_note(record)

@@ -131,9 +131,10 @@ class OpenAIChat(ProviderClient):
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         limit = "max_completion_tokens" if self._provider.url == self.URL else "max_tokens"  # what other servers know
+        first = [{"role": "system", "content": request.instructions}] if request.instructions else []
         body: dict[str, Any] = {
             "model": self.name,
-            "messages": _messages(request),
+            "messages": [*first, *map(_message, request.messages)],
             "stream": True,
             "stream_options": {"include_usage": True},
             limit: request.max_tokens,
@@ -143,11 +144,6 @@ class OpenAIChat(ProviderClient):
         if request.returns:
             body["response_format"] = _format(request.returns)
         return {**body, **self._settings}
-
-
-def _messages(request: ModelRequest) -> list[dict[str, Any]]:
-    first = [{"role": "system", "content": request.instructions}] if request.instructions else []
-    return [*first, *map(_message, request.messages)]
 
 
 def _message(message: ChatMessage) -> dict[str, Any]:

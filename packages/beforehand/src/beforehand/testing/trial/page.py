@@ -60,10 +60,11 @@ pre { margin: .35rem 0 0; white-space: pre-wrap; background: var(--card); border
 
 def page(found: Report) -> str:
     """The whole page."""
-    title = f"Trial of {found.agent}"
+    title, faults = f"Trial of {found.agent}", ", ".join(found.faults) or "none"
+    cases = f"Cases: {found.inputs}. Repeats of each: {found.repeat}, from seed {found.seed}"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="soft">{escape(_settings(found))}</p>',
+        f'<p class="soft">{escape(f"{cases}. Faults: {faults}. Check: {found.check}.")}</p>',
         f'<p class="bad">{cut_short(found)}</p>' if found.interrupted else "",
         _cards(found),
         _chart(found),
@@ -83,12 +84,6 @@ def page(found: Report) -> str:
 def cut_short(found: Report) -> str:
     """The missing part of an interrupted trial's report."""
     return f"Interrupted: {len(found.runs)} of {found.planned} runs were finished, and this report is about those."
-
-
-def _settings(found: Report) -> str:
-    faults = ", ".join(found.faults) or "none"
-    cases = f"Cases: {found.inputs}. Repeats of each: {found.repeat}, from seed {found.seed}"
-    return f"{cases}. Faults: {faults}. Check: {found.check}."
 
 
 def _cards(found: Report) -> str:
