@@ -80,6 +80,11 @@ async def facts(reader: JournalReader, raw_reader: Reader) -> JournalFacts:
     async for entry in raw_reader.ledger():
         entries += 1
         set_aside += [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in((entry,))]
+    failing: list[str] = []
+    for name, body in (await raw_reader.hints(HEALTH)).items():
+        worker = name.removeprefix(HEALTH)
+        if (await reader.journal.fate(worker)).fate != "dead":  # a process that may live
+            failing += [f"process {worker}: {one.task}: {one.error}" for one in troubles_in(body)]
     identity = reader.identity
     return JournalFacts(
         storage=await raw_reader.storage(),
@@ -92,21 +97,11 @@ async def facts(reader: JournalReader, raw_reader: Reader) -> JournalFacts:
         open_operations=operations,
         unreadable=unreadable,
         refused_entries=set_aside,
-        housekeeping=await _failing(reader, await raw_reader.hints(HEALTH)),
+        housekeeping=failing,
         abandoned=abandoned,
         paused_tools=await reader.pauses(),
         ledger_entries=entries,
     )
-
-
-async def _failing(reader: JournalReader, notes: dict[str, bytes]) -> list[str]:
-    """Housekeeping tasks that fail in processes that may live."""
-    found: list[str] = []
-    for name, body in notes.items():
-        worker = name.removeprefix(HEALTH)
-        if (await reader.journal.fate(worker)).fate != "dead":
-            found += [f"process {worker}: {one.task}: {one.error}" for one in troubles_in(body)]
-    return found
 
 
 async def rebuild(engine: Engine) -> Rebuilt:

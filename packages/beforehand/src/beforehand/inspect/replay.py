@@ -249,7 +249,11 @@ def _judge(history: RunHistory, conclusion: Conclusion, copy: _Copy) -> Replayed
         case _:
             pass
     if conclusion.status == "completed":
-        return _completed(history, conclusion)
+        completed = history.lifecycle.completed
+        if completed is None or bytes(completed.result) == conclusion.result:
+            return _agrees(history, "completed")
+        now = f"+ now: completed with {stored(r.Raw(conclusion.result))}"
+        return _diverged(history, f"{_recorded_end(history)}\n{now}")
     where = _place(error) if error is not None else ""
     if conclusion.status == "suspended":
         at = conclusion.waits[0].step if conclusion.waits else ""
@@ -288,13 +292,6 @@ def _new_step(history: RunHistory, error: NewStep, copy: _Copy) -> Replayed:
         return _diverged(history, f"{_recorded_end(history)}\n{now}", step, where)
     known = history.operations.get(step)
     return _agrees(history, f"an open step, {known.phase}" if known is not None else "a new step", step, where)
-
-
-def _completed(history: RunHistory, conclusion: Conclusion) -> Replayed:
-    if history.lifecycle.completed is None or bytes(history.lifecycle.completed.result) == conclusion.result:
-        return _agrees(history, "completed")
-    now = f"+ now: completed with {stored(r.Raw(conclusion.result))}"
-    return _diverged(history, f"{_recorded_end(history)}\n{now}")
 
 
 def _stop_text(history: RunHistory) -> str:

@@ -114,21 +114,17 @@ class _Answer(StreamedAnswer[_Event]):
     def _take(self, index: int, delta: _Delta) -> None:
         if index not in self._blocks:
             raise malformed(self._provider, f"a delta of block {index}, which was not begun")
-        match delta.type:
-            case "text_delta":
-                self._add_part(index, "text", delta.text)
-                self._on_text(delta.text)
-            case "input_json_delta":
-                self._add_part(index, _ARGUMENTS, delta.partial_json)
-            case "thinking_delta":
-                self._add_part(index, "thinking", delta.thinking)
-            case "signature_delta":
-                self._add_part(index, "signature", delta.signature)
-            case _:
-                pass  # of a later version
-
-    def _add_part(self, index: int, field: str, text: str) -> None:
-        self._parts.setdefault((index, field), []).append(text)
+        fields = {
+            "text_delta": ("text", delta.text),
+            "input_json_delta": (_ARGUMENTS, delta.partial_json),
+            "thinking_delta": ("thinking", delta.thinking),
+            "signature_delta": ("signature", delta.signature),
+        }
+        if delta.type in fields:  # others are of a later version
+            field, text = fields[delta.type]
+            self._parts.setdefault((index, field), []).append(text)
+            if field == "text":
+                self._on_text(text)
 
     def _joined(self) -> list[dict[str, Any]]:
         """The blocks with all their parts, in their order."""

@@ -40,7 +40,9 @@ class PlanDependencies:
         everywhere = {*relies_on}
         if missing := sorted(everywhere - self.facts.keys()):
             raise UsageError(f"the plan {plan.name} relies on what is not known: {', '.join(missing)}")
-        self._relies = _reliance(plan, everywhere, frozenset(inputs))
+        own = {step.id: _own(step, frozenset(inputs)) | everywhere for step in plan.steps}
+        relies = {step.id: own[step.id].union(*(own[name] for name in plan.before(step))) for step in plan.steps}
+        self._relies = {step: frozenset(names) for step, names in relies.items() if names}
         named = {name for step in plan.steps for call in step.calls for name in facts_named(call.arguments)}
         self._named = {name: self.facts.get(name) for name in sorted(named)}
         self._input = _input_of(plan, given)
@@ -139,13 +141,6 @@ def _as_mapping(value: object) -> Mapping[str, Any]:
 
 def _listed(facts: frozenset[str]) -> dict[str, Any]:
     return {"corrected": sorted(facts)}
-
-
-def _reliance(plan: Plan, everywhere: set[str], inputs: frozenset[str]) -> dict[str, frozenset[str]]:
-    """The facts that each step relies on, its own and those of the steps before it. Steps without any are omitted."""
-    own = {step.id: _own(step, inputs) | everywhere for step in plan.steps}
-    found = {step.id: own[step.id].union(*(own[name] for name in plan.before(step))) for step in plan.steps}
-    return {step: frozenset(names) for step, names in found.items() if names}
 
 
 def _input_of(plan: Plan, given: Any) -> Any:

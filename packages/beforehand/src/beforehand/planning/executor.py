@@ -66,7 +66,13 @@ async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanR
     tools = context.tools()
     dependencies = PlanDependencies(context.facts, plan, how.given, how.relies_on)
     check_plan(plan, tools, dependencies.facts, inside=context.in_transaction())
-    await _same_plan(context, plan)
+    text = msgspec.json.encode(plan, order="deterministic").decode()
+    recorded = await context.value(f"plan:{plan.name}", lambda: text)
+    if recorded != text:  # a replay with a different plan diverges visibly
+        raise context.diverge(
+            f"the plan {plan.name} is another plan than the recorded one",
+            f"the plan {plan.name} differs from the recorded one",
+        )
     if how.approve:
         await _approval(context, plan, tools, dependencies)
     if not plan.together:
@@ -99,17 +105,6 @@ async def _approval(
         why = "the time of its approval is over" if over else "its tools have changed since"
         raise NewPlanNeeded(
             f"the plan {plan.name} has to be approved again: {why}", run=context.run, plan=plan.name, results={}
-        )
-
-
-async def _same_plan(context: RunContext, plan: Plan) -> None:
-    """Record the whole plan: a replay with a different plan then diverges visibly."""
-    text = msgspec.json.encode(plan, order="deterministic").decode()
-    recorded = await context.value(f"plan:{plan.name}", lambda: text)
-    if recorded != text:
-        raise context.diverge(
-            f"the plan {plan.name} is another plan than the recorded one",
-            f"the plan {plan.name} differs from the recorded one",
         )
 
 
@@ -341,15 +336,12 @@ class PlanExecution:
         if self._approved and tool.contract.effect == "write":
             tool = tool.options()
             tool.about = msgspec.structs.replace(tool.about, covered=True)
-        return tool, self._arguments(tool, call)
-
-    def _arguments(self, tool: AnyTool, call: Call) -> dict[str, Any]:
         try:
             sent = cast("dict[str, Any]", resolved(call.arguments, self._results, self._dependencies.facts))
         except (LookupError, TypeError) as error:
             raise ArgumentError(f"{call.tool}: a result has no such part: {error}") from error
         arguments: dict[str, Any] = tool.shape.bind((), parse_planned(sent, tool.shape.types, tool.shape.required))
-        return arguments
+        return tool, arguments
 
     async def _chose(self, chosen: Chosen) -> None:
         self._chosen[chosen.step] = chosen

@@ -152,8 +152,9 @@ class Underway:
         self.requests.remove(late)
         at = CurrentOperation(late.run, late.step, late.tool, late.attempt, lambda: LONG_MS, lambda: late.key)
         AT.set(at)
+        # The error is retrieved, so that asyncio does not report it: the sender has had its timeout.
         landing = self._land(Request(self.tools[late.tool], late.served, late.arguments, at))
-        asyncio.ensure_future(landing).add_done_callback(_looked_at)
+        asyncio.ensure_future(landing).add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _sending(wire: Wire, tool: AnyTool) -> Callable[..., Any]:
@@ -161,12 +162,6 @@ def _sending(wire: Wire, tool: AnyTool) -> Callable[..., Any]:
         return await send(wire, tool, served, arguments)
 
     return call
-
-
-def _looked_at(landing: asyncio.Future[Any]) -> None:
-    """Retrieve the error, so that asyncio does not report it: the sender has had its timeout."""
-    if not landing.cancelled():
-        landing.exception()
 
 
 def is_tool(value: object) -> TypeGuard[AnyTool]:

@@ -94,21 +94,19 @@ async def endpoints_of(reader: JournalReader) -> dict[str, Endpoint]:
 
 async def endpoint_statuses(reader: JournalReader) -> list[EndpointStatus]:
     """Each endpoint that was not removed, with the state of its notices."""
-    known = await endpoints_of(reader)
-    return [await _status_of(reader, one) for one in known.values() if not one.removed]
-
-
-async def _status_of(reader: JournalReader, one: Endpoint) -> EndpointStatus:
-    delivered, waiting, given_up = 0, list[str](), list[str]()
-    for row in await runs_named(reader, _prefix(one.name)):
-        if row.status == "completed":
-            delivered += 1
-        elif row.status in {"stopped", "undone"} or is_parked(row):
-            given_up.append(row.run)
-        else:
-            waiting.append(row.run)
-    state = f"disabled: {one.disabled}" if one.disabled else "enabled"
-    return EndpointStatus(one.name, one.url, state, list(one.kinds), delivered, waiting, given_up)
+    statuses: list[EndpointStatus] = []
+    for one in (await endpoints_of(reader)).values():
+        if one.removed:
+            continue
+        delivered, waiting, given_up = 0, list[str](), list[str]()
+        for row in await runs_named(reader, _prefix(one.name)):
+            if row.status == "completed":
+                delivered += 1
+            else:
+                (given_up if row.status in {"stopped", "undone"} or is_parked(row) else waiting).append(row.run)
+        state = f"disabled: {one.disabled}" if one.disabled else "enabled"
+        statuses.append(EndpointStatus(one.name, one.url, state, list(one.kinds), delivered, waiting, given_up))
+    return statuses
 
 
 def _prefix(name: str) -> str:
