@@ -1,12 +1,14 @@
 """Business keys across runs: one real-world effect has one owner, and others reuse it, wait, or take the next turn."""
 
 import asyncio
+import contextlib
 from datetime import timedelta
 
 import pytest
 
 from beforehand import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
 from beforehand.errors import OperationFailed, ParameterMismatch, RunSuspended
+from beforehand.journal.port import LedgerEntry
 from beforehand.model import records as r
 from beforehand.people import Policy
 from beforehand.policies import Retry
@@ -309,3 +311,55 @@ async def test_a_word_that_reaches_a_driven_run_settles_its_claim_too(lab: Lab):
         await app.service.resolve("a/charge#1", "happened", by="eve", result="charge-9")
         assert await handle.result() == "charge-9"
         assert await app.run(desk, order("b")) == "charge-9 a/charge#1"
+
+
+@virtual
+async def test_one_that_waits_for_another_of_its_run_is_answered_with_it_while_a_person_is_asked(lab: Lab):
+    """The run is suspended for the person, and looks again only then: the next look would come too late."""
+    bank = Bank(lab)
+
+    @tool(idempotency=Key.forever(), claim="invoice")
+    async def charge(invoice: str) -> str:
+        return await bank.charge(seconds=1)
+
+    @agent(run_id="{given[run]}")
+    async def desk(run: Run, given: dict[str, str]) -> None:
+        await asyncio.gather(charge(given["invoice"]), charge(given["invoice"]), run.ask("is it paid?"))
+
+    await lab.until_suspended(desk, order("a"))
+    (reused,) = lab.of("a", r.OutcomeReused)
+    assert (reused.step, reused.source) == ("~2/charge#1", "a/~1/charge#1")
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["", "kept for its transaction"])
+@virtual
+async def test_one_of_its_run_that_ends_during_the_look_at_its_key_is_neither_asked_about_nor_missed(
+    lab: Lab, kept: bool
+):
+    bank, entries = Bank(lab), lab.journal.entries
+
+    async def slow_entries(stream: str) -> list[LedgerEntry]:
+        read = await entries(stream)
+        await lab.pass_time(seconds=3)
+        return read
+
+    @tool(idempotency=Key.forever(), claim="invoice")
+    async def charge(invoice: str) -> str:
+        return await bank.charge(seconds=9)
+
+    @charge.compensate(restores=True)
+    async def refund(operation: Operation[str]) -> None:
+        lab.sent.append("refund")
+
+    @agent(run_id="{given[run]}")
+    async def desk(run: Run, given: dict[str, str]) -> None:
+        asked = asyncio.create_task(run.ask("is it paid?"))
+        async with run.transaction("pay") if kept else contextlib.nullcontext():
+            await asyncio.gather(charge(given["invoice"]), charge(given["invoice"]))
+        await asked
+
+    async with lab.app(desk, claim_wait_ms=1_000) as app:
+        lab.journal.entries = slow_entries  # type: ignore[method-assign]  # one look is from 11 s to 14 s; the end is at 12 s
+        with pytest.raises(RunSuspended, match="is it paid"):
+            await app.run(desk, order("a"))
+    assert len(lab.of("a", r.OutcomeReused)) == 1

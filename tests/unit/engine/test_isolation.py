@@ -368,7 +368,7 @@ async def test_a_process_that_lived_on_without_a_run_did_not_die_of_it(lab: Lab,
 def worker_of(lab: Lab, number: int) -> Worker:
     """The process that claimed run n as the `number`th."""
     claimed = [record.worker for record in lab.of("n", r.Claimed)]
-    return lab.journal._workers[claimed[number - 1]][0]  # pyright: ignore[reportPrivateUsage]  # who it is
+    return lab.journal._workers[claimed[number - 1]][0]  # pyright: ignore[reportPrivateUsage]  # to renew its lease as it would
 
 
 @virtual
@@ -424,6 +424,31 @@ async def test_a_run_on_its_last_chance_runs_alone_until_its_progress_is_durable
         assert begun == []
         assert await last.result() == "n"
         await beside.result()
+    assert lab.of("n", r.Claimed)[-1].number == Settings().claims_allowed
+
+
+@virtual
+async def test_a_branch_that_waits_for_another_goes_on_with_its_end_on_the_last_chance(lab: Lab):
+    """The run is suspended as soon as all of it waits, and a wait for a branch that has ended would never be over."""
+    thinker = Thinker(lab)
+
+    @tool(idempotency=Key.forever(), claim="seat")
+    async def book(seat: int) -> int:
+        assert current_operation().key
+        await lab.pass_time(seconds=0.5)
+        return seat
+
+    @agent(run_id="{name}")
+    async def books(run: Run, name: str) -> list[int]:
+        await run.decide(thinker.think, name)
+        return await asyncio.gather(book(1), book(1))
+
+    thinker.agent = books
+    for _ in range(Settings().claims_allowed - 1):
+        await thinker.taken(dies=True)
+    thinker.quick = True
+    async with lab.app(books) as app:
+        assert await app.run(books, "n") == [1, 1]
     assert lab.of("n", r.Claimed)[-1].number == Settings().claims_allowed
 
 

@@ -118,7 +118,7 @@ async def find_conflict(
 
 
 def _conflict_with(claimant: Claimant, by: Literal["claim", "guard"], holder: ClaimHolder, since: int) -> OtherEffect:
-    other = _sibling(claimant.history, holder.note.operation)
+    other = sibling(claimant.history, holder.note.operation)
     return OtherEffect(
         by,
         "succeeded" if holder.note.state == "succeeded" else "pending",
@@ -128,25 +128,21 @@ def _conflict_with(claimant: Claimant, by: Literal["claim", "guard"], holder: Cl
     )
 
 
-def _sibling(history: RunHistory, operation: str) -> OperationState | None:
-    """The operation of that name, if it is one of this run."""
+def sibling(history: RunHistory, operation: str) -> OperationState | None:
+    """The operation of that name, if it is one of this run and not forgotten since its outcome."""
     run, step = split_operation_id(operation)
     return history.operations.get(step) if run == history.run else None
 
 
-def ends_in_this_run(history: RunHistory, operation: str) -> bool:
-    """True if another operation of this run goes on by itself or asks a person: waiting for it needs no limit.
-
-    One that is held ends only with its transaction, whose code may be waiting for this one.
-    """
-    other = _sibling(history, operation)
-    return other is not None and other.phase != "held"
-
-
 def _waited_out(claimant: Claimant, operation: str, since: int) -> bool:
-    """True if a person has to be asked, as another operation has not been settled for too long."""
-    too_long = _waited_ms(claimant, since) >= claimant.claim_wait_ms
-    return too_long and not ends_in_this_run(claimant.history, operation)
+    """True if a person has to be asked, as another operation has not been settled for too long.
+
+    One of this run goes on by itself or asks a person, or has just ended: waiting for it needs no limit. One that is
+    held ends only with its transaction, whose code may be waiting for this one.
+    """
+    other = sibling(claimant.history, operation)
+    outside = split_operation_id(operation)[0] != claimant.history.run or (other is not None and other.phase == "held")
+    return outside and _waited_ms(claimant, since) >= claimant.claim_wait_ms
 
 
 def _waited_ms(claimant: Claimant, since: int) -> int:
@@ -410,9 +406,7 @@ class PendingNote(msgspec.Struct, frozen=True, omit_defaults=True):
 def thing_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes, about: tuple[str, ...] = ()) -> str:
     """The digest of the thing that a call of this tool is about."""
     names = parameters_of(tool, about)
-    if names == LITERAL:
-        return literal(secret, " ".join(about))
-    return _by(tool, names, arguments, secret)
+    return literal(secret, " ".join(about)) if names == LITERAL else _by(tool, names, arguments, secret)
 
 
 def parameters_of(tool: ToolCode, about: tuple[str, ...] = ()) -> tuple[str, ...]:

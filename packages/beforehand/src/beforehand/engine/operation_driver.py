@@ -244,9 +244,9 @@ class OperationDriver(msgspec.Struct, eq=False):
         else:
             await log.append(*stored, posts=posts, limits=limits)
 
-    async def rest(self, pause: Pause, seconds: float) -> None:
-        """Wait until the operation is woken or the time has passed; the run may be suspended meanwhile."""
-        await self.active.waiters.rest(self.step, pause, seconds, self.scope)
+    async def rest(self, pause: Pause, seconds: float, other: str | None = None) -> None:
+        """Wait for news of this operation or the `other`, or for the time; the run may be suspended meanwhile."""
+        await self.active.waiters.rest(self.step, pause, seconds, self.scope, other)
 
     def wake(self) -> None:
         """Let it evaluate its situation again, if it rests."""

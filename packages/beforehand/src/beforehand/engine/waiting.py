@@ -9,7 +9,7 @@ import msgspec
 
 from beforehand.engine.approvals import permission_use_post
 from beforehand.engine.call_limits import limited_call
-from beforehand.engine.conflicts import CLAIM_OF, ends_in_this_run, find_other_effect, taking_posts
+from beforehand.engine.conflicts import CLAIM_OF, find_other_effect, sibling, taking_posts
 from beforehand.engine.deferred import what_is_awaited
 from beforehand.engine.operation_driver import OperationDriver, intent_of, plan, planned, recorded
 from beforehand.engine.shared_budgets import await_room, charge_for, note_refusal
@@ -49,28 +49,19 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
     ms = None if move.until_woken else move.high_ms
     due = None if ms is None else log.process.environment.clock.wall_ms() + ms
     if (move.why == "verify" and driver.operation.phase == "unknown") or move.why == "person":
-        operation = driver.operation
+        operation, approval = driver.operation, driver.operation.approval
         kind = "approval" if operation.wants_approval else "person"
-        ends = operation.wants_approval and operation.approval.on_expiry != "hold"
+        ends = operation.wants_approval and approval.on_expiry != "hold"
         if due is None and operation.wait is not None:
             due = operation.wait.until
-        due = (operation.approval.answer_by if ends else 0) or due
+        due = (approval.answer_by if ends else 0) or due
         asks = f"{driver.id}: {question_of(operation, move.rule)}"
-        queue = operation.approval.queue if operation.wants_approval else ""
+        queue = approval.queue if operation.wants_approval else ""
         pause = Pause(
-            kind,
-            driver.step,
-            due,
-            asks,
-            operation.may_have_been_sent,
-            operation.approval.asked_at,
-            queue,
-            operation.intent.tool,
-            operation.approval.answer_by,
-            operation.approval.on_expiry,
-            _shown(log.history, operation),
+            kind, driver.step, due, asks, operation.may_have_been_sent, approval.asked_at, queue, operation.intent.tool,
+            approval.answer_by, approval.on_expiry, _shown(log.history, operation),
             result=needs_result(log.history, operation),
-        )
+        )  # fmt: skip
     elif move.why == "answer":
         pause = Pause(move.why, driver.step, due, what_is_awaited(driver), shown=driver.operation.deferral.key)
     else:
@@ -129,16 +120,17 @@ async def _await_holder(driver: OperationDriver) -> None:
     """Wait for the operation that holds the business key, and in the end for a person.
 
     The end of one of another run wakes no task here: this run looks again, and is not suspended. For one of this run it
-    is: both go on in the same process.
+    is, unless that has ended since the look or is held: both go on in the same process.
     """
-    log, other = driver.log, driver.found.ledger.other
-    assert other is not None, driver.id
-    holder = other.source
+    log, effect = driver.log, driver.found.ledger.other
+    assert effect is not None, driver.id
     if not recorded(driver):
-        await driver.record(planned(driver, CLAIM_OF + holder))
-    poll = log.process.settings.poll_ms
-    due = None if ends_in_this_run(log.history, holder) else log.process.environment.clock.wall_ms() + poll
-    await driver.rest(Pause("claim", driver.step, due, f"{driver.id} waits for {holder}"), poll / 1000)
+        await driver.record(planned(driver, CLAIM_OF + effect.source))
+    process, other = log.process, sibling(log.history, effect.source)
+    wakes = other is not None and not other.final and other.phase != "held"
+    due = None if wakes else process.wall_ms() + process.settings.poll_ms
+    pause = Pause("claim", driver.step, due, f"{driver.id} waits for {effect.source}")
+    await driver.rest(pause, process.settings.poll_ms / 1000, None if other is None else other.step)
     await find_other_effect(driver)
 
 
@@ -158,11 +150,8 @@ async def hold(driver: OperationDriver) -> None:
         if (allowed := await permission_use_post(driver, driver.found.permission)) is None:
             driver.found.permission = None  # it no longer covers this: a person is asked
             return
-        posts, approval, standing = (
-            (*posts, allowed),
-            driver.asks(driver.operation),
-            driver.found.permission.permission.id,
-        )
+        posts, approval = (*posts, allowed), driver.asks(driver.operation)
+        standing = driver.found.permission.permission.id
     charge = await charge_for(driver, driver.operation)
     if driver.found.spent is not None:
         return  # `decide` is asked again with this finding

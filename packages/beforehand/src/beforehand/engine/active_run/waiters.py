@@ -92,14 +92,18 @@ class Waiters:
         finally:
             timer.cancel()
 
-    async def rest(self, step: str, pause: Pause, seconds: float | None, scope: Scope | None) -> None:
+    async def rest(
+        self, step: str, pause: Pause, seconds: float | None, scope: Scope | None, other: str | None = None
+    ) -> None:
         """Let a driver wait until it is woken or `seconds` have passed; the run may be suspended meanwhile.
 
-        `scope` is the branch of agent code whose own task drives, if one does.
+        `scope` is the branch of agent code whose own task drives, if one does. News of the operation `other` wake it.
         """
         waker = self.wakers.get(step)
         if waker is None or waker.done():
             waker = self.wakers[step] = asyncio.get_running_loop().create_future()
+        if other is not None and waker not in (watchers := self.watchers.setdefault(other, [])):
+            watchers.append(waker)
         self.resting[step] = pause
         if scope is not None:
             scope.host.waiting += 1
