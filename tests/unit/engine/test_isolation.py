@@ -365,6 +365,54 @@ async def test_a_process_that_lived_on_without_a_run_did_not_die_of_it(lab: Lab,
                 await app.run(thinker.agent, "n")
 
 
+@pytest.mark.parametrize("kind", ["run", "operation"])
+@virtual
+async def test_code_of_a_run_that_was_lost_in_a_pause_has_ended_before_a_last_chance_begins(lab: Lab, kind: str):
+    """It may kill the process after the pause, and beside a last chance its death would be charged to that."""
+    events = list[str]()
+
+    @tool(idempotency=Key.forever(stores="all"))
+    async def call(name: str) -> str:
+        assert current_operation().key
+        return await think(name)
+
+    async def think(name: str) -> str:
+        events.append(f"{name} goes on")
+        await lab.pass_time(hours=0 if lab.changed else 1)
+        return name
+
+    @agent(run_id="{name}", tools=[call])
+    async def fragile(run: Run, name: str) -> str:
+        return await (call(name) if kind == "operation" else run.decide(think, name))
+
+    @agent(run_id="{name}")
+    async def harmless(run: Run, name: str) -> None:
+        await run.decide(think, name)
+        try:
+            await lab.pass_time(hours=1)
+        finally:
+            events.append(f"{name} ends")
+
+    for _ in range(Settings().claims_allowed - 1):
+        app, process = lab.make(fragile), lab.processes[-1]
+        await app.open()
+        app.start(fragile, "n")
+        await lab.pass_time(seconds=40)
+        await lab.bury(app, process)
+    lab.changed = True
+    async with lab.app(fragile, harmless) as app, lab.app(harmless) as other:
+        app.start(harmless, "lost")
+        await lab.pass_time(seconds=1)
+        lab.processes[-2].awake.clear()
+        await lab.pass_time(minutes=1)
+        other.start(harmless, "lost")
+        await lab.pass_time(seconds=1)
+        lab.processes[-2].awake.set()
+        assert await app.run(fragile, "n") == "n"
+        assert deaths_of(lab, "n", kind) == Settings().claims_allowed - 1
+        assert events[-3:] == ["lost goes on", "lost ends", "n goes on"]
+
+
 def worker_of(lab: Lab, number: int) -> Worker:
     """The process that claimed run n as the `number`th."""
     claimed = [record.worker for record in lab.of("n", r.Claimed)]

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from beforehand.engine.tool_protocol import wake
 from beforehand.model.operation import OperationState
 
 ALONE: Final = 1
@@ -49,6 +51,8 @@ class IsolationGate:
         self._changes: list[asyncio.Future[None]] = []
         self.waiting: Final[set[str]] = set()
         """The claimed runs that wait to begin."""
+        self.end_lost_runs: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """Ends the code of lost runs: it would run beside one that runs alone. Set by the engine."""
         self.closed = False
 
     def enter(self, run: str = "") -> None:
@@ -78,10 +82,9 @@ class IsolationGate:
 
     def exit(self, run: str = "", *, chances: int = 0) -> None:
         """Note that the attempt has ended, or that its driver gave it up."""
-        self._less(run, chances)
         if chances == ALONE:
             self.alone.remove(next(one for one in self.alone if one.run == run and not one.whole))
-        self._left(chances)
+        self._left(run, chances)
 
     async def enter_run(self, run: str, *, chances: int = 0) -> bool:
         """Begin to drive a claimed run, as `wait_to_enter` does; false where the process shuts down meanwhile."""
@@ -112,9 +115,7 @@ class IsolationGate:
         """Note that the run waits or has ended, or made progress and is no suspect: it takes no room any more."""
         if run in self._runs:
             self.alone = [one for one in self.alone if not (one.whole and one.run == run)]
-            chances = self._runs.pop(run)
-            self._less(run, chances)
-            self._left(chances)
+            self._left(run, self._runs.pop(run))
 
     def close(self) -> None:
         """Let no further run begin: the process shuts down."""
@@ -124,9 +125,8 @@ class IsolationGate:
     def _blocked(self, run: str) -> bool:
         """True if it has to wait. Runs already inside go on until an exclusive one begins: it waits for their end."""
         for one in self.alone:
-            if one.run == run and one.whole:
-                continue
-            if one.granted or one.run == run or run not in self._inside:
+            other = one.run != run or not one.whole
+            if other and (one.granted or one.run == run or run not in self._inside):
                 return True
         return False
 
@@ -135,11 +135,13 @@ class IsolationGate:
         try:
             while not self.closed and not self._is_alone(one.run):
                 await self._change()
+            one.granted = True
+            if self.end_lost_runs is not None:
+                await self.end_lost_runs()
         except BaseException:
             self.alone.remove(one)
             self._wake()
             raise
-        one.granted = True
 
     def _is_alone(self, run: str) -> bool:
         """True if nothing else is inside. A run that is alone makes its own attempts."""
@@ -161,20 +163,17 @@ class IsolationGate:
         if chances:
             self._suspects[chances] += 1
 
-    def _less(self, run: str, chances: int) -> None:
-        if chances:
-            self._suspects[chances] -= 1
-        if self._inside[run] == 1:
-            del self._inside[run]
-        else:
-            self._inside[run] -= 1
-
-    def _left(self, chances: int) -> None:
-        """Wake the waiters if the end of an attempt or run can let one of them begin.
+    def _left(self, run: str, chances: int) -> None:
+        """Count an attempt or run less, and wake the waiters if its end can let one of them begin.
 
         They wait for a suspect, for one that runs alone, or for all others to have ended. Any other end concerns none:
         if each woke all of them, a thousand ends and a thousand waiters would make a million checks.
         """
+        if chances:
+            self._suspects[chances] -= 1
+        self._inside[run] -= 1
+        if not self._inside[run]:
+            del self._inside[run]
         if chances or not self._inside:
             self._wake()
 
@@ -184,12 +183,9 @@ class IsolationGate:
         await change
 
     def _wake(self) -> None:
-        if not self._changes:
-            return
         changes, self._changes = self._changes, []
         for change in changes:
-            if not change.done():
-                change.set_result(None)
+            wake(change)
 
 
 def _share(chances: int) -> float:

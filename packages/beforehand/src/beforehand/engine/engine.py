@@ -21,7 +21,7 @@ from beforehand.engine.process import Process
 from beforehand.engine.sealing import waiting_place
 from beforehand.engine.shared_budgets import wake_waiting
 from beforehand.engine.suspension import Ending, told_to_end
-from beforehand.errors import BeforehandError, JournalError
+from beforehand.errors import BeforehandError, JournalError, LeaseLost
 from beforehand.journal.port import Identity
 from beforehand.model import pending
 from beforehand.model.shell import to_type
@@ -54,7 +54,7 @@ class Engine(Process):
     async def open(self) -> Identity:
         """Open the journal, take a lease for this process, number tasks of agent code, keep house."""
         self.active_runs = {}
-        self.bring = self._bring
+        self.bring, self.isolation.end_lost_runs = self._bring, self._end_lost_runs
         self._silent: dict[str, tuple[int, int]] = {}  # runs out of step: their last record, and since when; -1: named
         self.identity = await self.journal.open()
         for notice in self.identity.notices:
@@ -121,17 +121,24 @@ class Engine(Process):
                 continue
             seq = active.log.journal_log.seq
             known_seq, since = before.get(run, (-1, 0))
-            if known_seq != seq:
-                self._silent[run] = seq, now
-            elif 0 <= since <= now - self.settings.silent_ms:
+            self._silent[run] = seq, since if known_seq == seq else now
+            if known_seq == seq and 0 <= since <= now - self.settings.silent_ms:
                 LOG.warning(
                     "run %s: its code has made no step for %d s, and waits at %s. If that never ends, end it with a "
                     "time limit of its own, or stop the run: %s",
                     run, (now - since) // 1000, waiting_place(tasks[0]), to_type("cancel", run),
                 )  # fmt: skip
                 self._silent[run] = seq, -1  # once
-            else:
-                self._silent[run] = seq, since
+
+    async def _end_lost_runs(self) -> None:
+        """End the code of runs that others took while this process was paused: it may go on, and crash the process."""
+        tasks = list[asyncio.Task[object]]()
+        for active in list(self.active_runs.values()):
+            if any(row.token != active.lease.token for row in await self.journal.runs(run=active.run)):
+                active.fail(LeaseLost(f"run {active.run} was taken over by another process"))
+                tasks += active.root.tasks()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self.settings.grace_ms / 1000)
 
     async def _keep_house(self) -> None:
         """Check for input from outside: commands for our runs, pauses, breakers."""

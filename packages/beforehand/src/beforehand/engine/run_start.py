@@ -167,11 +167,9 @@ async def _may_have_died_of_it(engine: Process, ownership: Ownership, claim: r.C
     if state.seen_to_live:
         return False
     now = engine.journal.now()
-    successor = next((owner for token, owner in ownership.owners.items() if token > claim.token), None)
-    if successor is not None and successor.boot == now.boot:
-        lease_over = now.ms - state.silent_ms
-        if lease_over > successor.up + engine.settings.lease_ms:
-            return False
+    later = (owner.up for token, owner in ownership.owners.items() if token > claim.token and owner.boot == now.boot)
+    if (lost := next(later, None)) is not None and now.ms - state.silent_ms > lost + engine.settings.lease_ms:
+        return False
     return not await engine.journal.entries(told_to_end(claim.worker).stream)
 
 
