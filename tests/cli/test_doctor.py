@@ -31,6 +31,13 @@ def test_chains_that_hold(asking: Lab):
     assert found["streams"] >= 1
 
 
+def test_a_run_that_a_command_made_due_is_whole(asking: Lab):
+    asking("cancel", "ticket-1")
+    assert asking("ps", "--json").json["runs"][0]["ready"]
+    said = asking("verify")
+    assert (said.status, said.out[:21]) == (0, "All chains are intact")
+
+
 def test_a_changed_record_is_named(asking: Lab):
     asking("run", "desk.py:desk", asking.ticket("2"))
     tamper(

@@ -149,7 +149,7 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
             "person", one.step, f"{operation_id(history.run, one.step)}: {one.reason}", shown=has_to_name(history, one)
         )
         for one in history.open_operations()
-        if one.asks
+        if one.asks and history.lifecycle.cancelled is None  # as in `waits_left`
     ]
     kept = row.status == "suspended" and any(one.kind != UNREADABLE for one in waits_of(row))
     due, listed = (row.due_ms, row.waits) if kept else (wall_ms, msgspec.json.encode(waits))
