@@ -209,13 +209,8 @@ async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str)
             await _still_under_way(service, name)
             applied = await wait_until_applied(service.engine, await service.unpause(name, by=by))
     next_step = "beforehand worker" if tool else to_type("resume", name)
-    _tell(
-        call.screen,
-        applied,
-        f"{name} is no longer paused." if applied.at_once else _recorded(applied),
-        next_step,
-        tool=tool,
-    )
+    note = f"{name} is no longer paused." if applied.at_once else _recorded(applied)
+    _tell(call.screen, applied, note, next_step, tool=tool)
 
 
 async def _still_under_way(service: ControlService, run: str) -> RunRow:

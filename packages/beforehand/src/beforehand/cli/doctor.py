@@ -134,7 +134,7 @@ async def doctor(call: CommandCall, rebuilding: bool, by: str | None, newest: bo
 
 def _show(screen: Screen, found: JournalFacts, undriven: list[str]) -> None:
     runs = ", ".join(f"{number} {status}" for status, number in found.runs.items()) or "none"
-    good, stored = found.trust == "trusted", found.storage
+    stored, opened = found.storage, ", ".join(found.open_operations[:10])
     rows = [
         ("journal", stored.location + ("" if stored.bytes is None else f" ({stored.bytes // 1024} KiB)")),
         ("stored", stored.engine),
@@ -142,11 +142,7 @@ def _show(screen: Screen, found: JournalFacts, undriven: list[str]) -> None:
         ("incarnation", found.incarnation),
         ("trust", found.trust + (f": {found.reason}" if found.reason else "")),
         ("runs", runs),
-        (
-            "open",
-            ", ".join(found.open_operations[:10]) + (" ..." if len(found.open_operations) > 10 else "")
-            or "no operation",
-        ),
+        ("open", opened + (" ..." if len(found.open_operations) > 10 else "") or "no operation"),
         ("undriven", ", ".join(undriven) or "no run waits for a worker"),
         ("paused", ", ".join(f"{tool} ({why})" for tool, why in found.paused_tools.items()) or "no tool"),
         ("ledger", count(found.ledger_entries, "entry", "entries")),
@@ -154,14 +150,8 @@ def _show(screen: Screen, found: JournalFacts, undriven: list[str]) -> None:
         ("refused", "; ".join(found.refused_entries) or "no ledger entry"),
         ("housekeeping", "; ".join(found.housekeeping) or "no process reports a failure"),
     ]
-    screen.show(
-        grid(
-            [
-                (phrase((name, "dim")), phrase((text, "bold red" if name == "trust" and not good else "")))
-                for name, text in rows
-            ]
-        )
-    )
+    styles = {"trust": "" if found.trust == "trusted" else "bold red"}
+    screen.show(grid([(phrase((name, "dim")), phrase((text, styles.get(name, "")))) for name, text in rows]))
     for notice in found.notices:
         screen.line(("Note: ", "dim"), notice)
     if found.trust == "distrustful":

@@ -15,7 +15,7 @@ from beforehand.cli.screen import Screen, grid, phrase
 from beforehand.errors import UsageError
 from beforehand.inspect.text import count, duration
 from beforehand.model.policy import Policy, Rule
-from beforehand.people.policy.archive import Tried, cases_in, kept_policy, kept_versions, tried
+from beforehand.people.policy.archive import cases_in, kept_policy, kept_versions, tried
 from beforehand.people.policy.judge import PolicyError
 from beforehand.people.policy.policy_files import load_policy
 from beforehand.policies import milliseconds
@@ -149,19 +149,15 @@ def _test(screen: Screen, names: tuple[str, ...]) -> int:
     if screen.wrote_json({"version": judge.version, "cases": found, "missed": missed}):
         return FAILED if missed else DONE
     for one in found:
-        _show_tried(screen, one)
+        mark = screen.mark("ok" if one.passed else "failed")
+        verdict = f"{one.word} by {one.rule!r}"
+        screen.show(grid([(mark, phrase((one.name, "bold")), phrase(verdict))], (1, 28)))
+        if not one.passed:
+            screen.line((f"   expected {one.expect}", "red"))
+        if one.why:
+            screen.line((f"   it could not be judged: {one.why}", "yellow"))
     screen.line(f"{judge.version}: {count(len(found), 'case')}, {missed or 'none'} missed.")
     return FAILED if missed else DONE
-
-
-def _show_tried(screen: Screen, one: Tried) -> None:
-    mark = screen.mark("ok" if one.passed else "failed")
-    verdict = f"{one.word} by {one.rule!r}"
-    screen.show(grid([(mark, phrase((one.name, "bold")), phrase(verdict))], (1, 28)))
-    if not one.passed:
-        screen.line((f"   expected {one.expect}", "red"))
-    if one.why:
-        screen.line((f"   it could not be judged: {one.why}", "yellow"))
 
 
 # --- dry-run ------------------------------------------------------------------------------------------------------

@@ -126,13 +126,9 @@ async def _listed(finder: UndrivenFinder, row: RunRow, disputed: list[str]) -> L
 def _line(screen: Screen, run: ListedRun, now_ms: int) -> tuple[str, ...]:
     """The columns of one run; the first is the name of its mark."""
     asks = any(wait.kind in PEOPLE for wait in run.waits)
-    mark = (
-        "asks"
-        if run.contradicted or (asks and not run.ready)
-        else "open"
-        if run.ready or run.abandoned
-        else _MARKS[run.status]
-    )
+    mark = "open" if run.ready or run.abandoned else _MARKS[run.status]
+    if run.contradicted or (asks and not run.ready):
+        mark = "asks"
     status = "abandoned" if run.abandoned else run.status
     return mark, run.run, run.agent, status, ago(run.updated_ms, now_ms), screen.located_report(detail(run, now_ms))
 
@@ -156,14 +152,10 @@ def detail(run: ListedRun, now_ms: int) -> str:
 def _sum_up(call: CommandCall, only: Listing, runs: list[ListedRun], counts: dict[tuple[str, RunStatus], int]) -> None:
     """How many runs there are, by status."""
     screen = call.screen
-    by_status = {
-        status: sum(
-            number
-            for (agent, its_status), number in counts.items()
-            if its_status == status and only.agent in ("", agent) and (only.everything or not is_system(agent))
-        )
-        for status in _STATUSES
-    }
+    by_status = dict.fromkeys(_STATUSES, 0)
+    for (agent, status), number in counts.items():
+        if only.agent in ("", agent) and (only.everything or not is_system(agent)):
+            by_status[status] += number
     total = sum(by_status.values())
     summary = ", ".join(f"{number:,} {status}" for status, number in by_status.items() if number)
     whose = f" of {only.agent}" if only.agent else ""

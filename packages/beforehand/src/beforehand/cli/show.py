@@ -240,13 +240,9 @@ def _entry_line(screen: Screen, entry: TimelineEntry, since: int, width: int) ->
     room = max(20, screen.out.width - _BESIDE - width)
     style = "italic dim" if entry.kind == "run" else "bold" if entry.kind == "write" else ""
     whole = entry.kind == "run" or entry.mark in {"unknown", "asks", "failed", "open"}
-    text = (
-        f"{entry.title}: {entry.text}"
-        if entry.title and whole
-        else entry.text
-        if whole
-        else _with_arguments(entry, room)
-    )
+    text = entry.text if whole else _with_arguments(entry, room)
+    if whole and entry.title:
+        text = f"{entry.title}: {entry.text}"
     tone = _TONES.get(entry.mark, "dim" if entry.kind == "run" else "")
     return (
         _offset(entry.at, since),

@@ -80,7 +80,16 @@ def _lint(screen: Screen, agents: list[AnyAgent], accept: tuple[str, ...]) -> in
     if screen.wrote_json({"findings": found, "counts": counts, "accepted": len(every) - len(found)}):
         return status
     for one in found:
-        _show_finding(screen, one)
+        path, _, line = one.where.rpartition(":")
+        place = f"{shown_path(Path(path))}:{line}" if path else one.where
+        screen.line((one.subject, "bold"), f"  {one.rule}  ", (one.severity, _SEVERE[one.severity]))
+        rows = [
+            (phrase("  cannot survive"), phrase(one.cannot_survive)),
+            (phrase("  add"), phrase(one.add)),
+            (phrase("  at"), phrase((place, "dim"))),
+        ]
+        screen.show(grid(rows, (16,)))
+        screen.line("")
     summary = ", ".join(count(number, severity) for severity, number in counts.items() if number)
     accepted = f" ({len(every) - len(found)} accepted)" if len(every) > len(found) else ""
     screen.line((summary or "Nothing found: every effect can be settled by code.", "bold"), accepted)
@@ -96,16 +105,3 @@ def _check_accepted(found: list[LintFinding], accept: tuple[str, ...]) -> None:
             known=f"findings: {', '.join(sorted(name for name in there if ':' in name)) or 'none'}",
             next_step="drop it",
         )
-
-
-def _show_finding(screen: Screen, one: LintFinding) -> None:
-    path, _, line = one.where.rpartition(":")
-    place = f"{shown_path(Path(path))}:{line}" if path else one.where
-    screen.line((one.subject, "bold"), f"  {one.rule}  ", (one.severity, _SEVERE[one.severity]))
-    rows = [
-        (phrase("  cannot survive"), phrase(one.cannot_survive)),
-        (phrase("  add"), phrase(one.add)),
-        (phrase("  at"), phrase((place, "dim"))),
-    ]
-    screen.show(grid(rows, (16,)))
-    screen.line("")

@@ -230,11 +230,8 @@ def _attempted(state: OperationState) -> Answer:
     if state.links.reused:
         return Answer("no", f"the outcome of {state.links.reused} was given instead; nothing was sent")
     if not state.attempts:
-        return (
-            _FORGOTTEN
-            if state.verification.forgotten
-            else Answer("no", "its intent is recorded, nothing was ever sent")
-        )
+        unsent = Answer("no", "its intent is recorded, nothing was ever sent")
+        return _FORGOTTEN if state.verification.forgotten else unsent
     times = len(state.attempts)
     again = f", on purpose although something was pending: {state.intent.again}" if state.intent.again else ""
     return Answer(
@@ -311,12 +308,9 @@ def _retry(
     if why := _why_never(state):
         return Answer("no", why)
     if not evidence.ambiguous:
-        settled = state.phase != "unknown"
-        return (
-            Answer("yes", "nothing took effect")
-            if settled
-            else Answer("no", "a person has to state first what happened")
-        )
+        if state.phase == "unknown":
+            return Answer("no", "a person has to state first what happened")
+        return Answer("yes", "nothing took effect")
     if situation.blocked in {"cancel", "aborting"} and not sends_on_order(history, state):
         return Answer("no", f"{BLOCKED[situation.blocked]}, so nothing more is sent for it")
     match evidence.repeat_safety:
@@ -344,11 +338,7 @@ def _amends(state: OperationState, contract: Contract) -> Answer:
         return Answer("none", f"the whole is compensated: {state.intent.completes}")
     if not contract.compensates:
         return Answer("none", f"{contract.tool} declares no compensation: only a person can correct the effect")
-    kind = (
-        "its compensation restores the world"
-        if contract.restores
-        else "its compensation explains, and restores nothing"
-    )
+    kind = f"its compensation {'restores the world' if contract.restores else 'explains, and restores nothing'}"
     needs = "" if state.phase == "succeeded" else "; first it must be known whether there is an effect to compensate"
     return Answer("possible", kind + needs)
 

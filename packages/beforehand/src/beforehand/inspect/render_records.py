@@ -65,11 +65,8 @@ def written_text(operation: OperationState) -> str:
 def _known(operation: OperationState) -> str:
     match operation.phase:
         case "succeeded":
-            extra = (
-                ""
-                if operation.settlement.basis is None or operation.settlement.basis.by == "returned"
-                else f" ({basis_text(operation.settlement.basis)})"
-            )
+            basis = operation.settlement.basis
+            extra = "" if basis is None or basis.by == "returned" else f" ({basis_text(basis)})"
             extra += ", not read back in time" if operation.settlement.unverified else ""
             extra += f", incomplete: {', '.join(operation.settlement.missing)}" if operation.settlement.missing else ""
             shown = "done" if bytes(operation.settlement.result) == b"null" else stored(operation.settlement.result)
@@ -265,9 +262,7 @@ def ruling_text(ruling: Ruling, policy: str) -> str:
         case "auto":
             verdict = "it is sent without approval"
         case "sample":
-            verdict = (
-                f"it was drawn from {ruling.stratum!r}" if ruling.sampled else f"not drawn from {ruling.stratum!r}"
-            )
+            verdict = f"{'it was' if ruling.sampled else 'not'} drawn from {ruling.stratum!r}"
         case "refuse":
             verdict = "it is refused"
         case _:

@@ -65,10 +65,8 @@ def aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
         match node:
             case ast.Import(names=names):
                 for alias in names:
-                    yield (
-                        alias.asname or alias.name.split(".")[0],
-                        alias.name if alias.asname else alias.name.split(".")[0],
-                    )
+                    first = alias.name.partition(".")[0]
+                    yield (alias.asname, alias.name) if alias.asname else (first, first)
             case ast.ImportFrom(module=str(module), names=names, level=0):
                 yield from ((alias.asname or alias.name, f"{module}.{alias.name}") for alias in names)
             case _:

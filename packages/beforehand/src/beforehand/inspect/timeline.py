@@ -43,6 +43,7 @@ Kind = Literal["write", "read", "decision", "value", "timer", "event", "question
 Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
 
 _PAUSES: Final = {"suspended", "stopped", "taken up", "reopened"}
+_ENDS: Final[dict[type, Mark]] = {r.RunStoppedRecord: "failed", r.RunCompleted: "ok"}
 _TOLD: Final = {"promise": "held, and sent at the commit"}
 _MARKS: Final[dict[str, Mark]] = {"succeeded": "ok", "failed": "failed", "unknown": "unknown", "cancelled": "off",
                                   "gated": "asks"}  # fmt: skip
@@ -423,11 +424,8 @@ class _TimelineBuilder:
 
     def _delivered_messages(self, record: r.MessageHeard) -> None:
         messages = self.history.messages
-        text = (
-            " and ".join(message_text(one) for one in messages.delivered_at(record.step))
-            if messages is not None
-            else ""
-        )
+        delivered = messages.delivered_at(record.step) if messages is not None else ()
+        text = " and ".join(map(message_text, delivered))
         if not text and record.messages:  # they came before the records that are told
             text = "a message that arrived earlier"
         if not text:
@@ -456,13 +454,7 @@ class _TimelineBuilder:
             if self._still_waits(text):
                 return
         if label:
-            mark: Mark = (
-                "failed"
-                if isinstance(record, r.RunStoppedRecord)
-                else "ok"
-                if isinstance(record, r.RunCompleted)
-                else "info"
-            )
+            mark = _ENDS.get(type(record), "info")
             if label in _PAUSES:
                 self.last_pause = len(self.entries)
             frames = record.frames if isinstance(record, r.RunStoppedRecord) else ()

@@ -122,11 +122,8 @@ class Conversation:
             entry = await context.post(conversation_stream(self.name), key or f"{spoken.run}/{step}", spoken)
             first = context.read(entry, Spoken)
             ours = (first.run, first.step) == (spoken.run, step)
-            return {
-                "entry": entry.id,
-                "ours": ours,
-                **({} if first == spoken else {"said": msgspec.to_builtins(first)}),
-            }
+            said = {} if first == spoken else {"said": msgspec.to_builtins(first)}
+            return {"entry": entry.id, "ours": ours, **said}
 
         answer: dict[str, Any] = await context.value(what, fresh)
         entry = msgspec.convert(answer["said"], Spoken) if "said" in answer else spoken

@@ -188,7 +188,7 @@ class Prometheus:
         )  # fmt: skip
         self.registry.register(self)
         self._environment: Environment | None = None
-        self._seen: Final[dict[str, set[str]]] = {}
+        self._models: Final[set[str]] = set()
         self._samples: Sequence[Sample] = ()
         self._read_s = 0.0
         self._read_at: float | None = None
@@ -227,7 +227,7 @@ class Prometheus:
             elif one.kind == "verify":
                 self._verifications.labels(tool, str(attributes[c.VERDICT])).inc()
             elif one.kind == "chat":
-                model = self._bounded("model", str(attributes.get(c.RESPONSE_MODEL, "unknown")))
+                model = self._bounded(str(attributes.get(c.RESPONSE_MODEL, "unknown")))
                 self._calls.labels(model, "failed" if one.error else "answered").inc()
                 for kind in ("input", "output"):
                     tokens = attributes.get(c.USAGE[f"{kind}_tokens"], 0)
@@ -237,13 +237,12 @@ class Prometheus:
         """Count a run that this process has left."""
         self._drives.labels(ending[0] or "released").inc()
 
-    def _bounded(self, label: str, value: str) -> str:
-        """The value of a label that another system chooses; `other` beyond the first `MOST`."""
-        seen = self._seen.setdefault(label, set())
-        if value not in seen and len(seen) >= MOST:
+    def _bounded(self, model: str) -> str:
+        """The model, whose name another system chooses; `other` beyond the first `MOST`."""
+        if model not in self._models and len(self._models) >= MOST:
             return "other"
-        seen.add(value)
-        return value
+        self._models.add(model)
+        return model
 
     # --- the page --------------------------------------------------------------------------------------------------
 

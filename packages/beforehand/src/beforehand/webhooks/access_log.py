@@ -48,9 +48,8 @@ class AccessLog:
 
     def __init__(self, journal: Journal) -> None:
         self._journal: Final = journal
-        self._noted: dict[
-            tuple[str, str], None
-        ] = {}  # entries that exist already, so that no write is needed to find out
+        # The entries that exist already, so that no write is needed to find out.
+        self._noted: dict[tuple[str, str], None] = {}
 
     async def note(self, access: Access) -> None:
         """Record it; durable on return."""

@@ -65,11 +65,8 @@ class RunReading:
 
     def _read(self, record: r.Record) -> Iterator[Observation]:
         intent = getattr(record, "intent", None)
-        if (
-            isinstance(intent, Intent)
-            and not intent.serves
-            and (step := getattr(record, "step", "")) not in self._tools
-        ):
+        step = getattr(record, "step", "")
+        if isinstance(intent, Intent) and not intent.serves and step not in self._tools:
             self._tools[step] = intent.tool
             yield from self._called(intent.tool, intent.digest, record.at)
         match record:
