@@ -337,17 +337,12 @@ def _refused(run: str, line: InputLine, error: Exception) -> RunOutput:
 def _tell(screen: Screen, summary: Summary) -> None:
     """Report the lines that did not complete, and how many ended how."""
     rest = [ended for ended in summary.runs if ended.status != "completed"]
-    rows = [
-        (
-            screen.mark(_MARKS.get(ended.status, "info")),
-            phrase((f"line {ended.line}", "dim")),
-            phrase((ended.run or "-", "bold")),
-            phrase(ended.status),
-            phrase(ended.reason if problem is None else f"{problem.error}: {problem.message}"),
-        )
-        for ended in rest[:_SHOWN]
-        for problem in [ended.problem if ended.status != "suspended" else None]
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for ended in rest[:_SHOWN]:
+        problem = ended.problem if ended.status != "suspended" else None
+        why = ended.reason if problem is None else f"{problem.error}: {problem.message}"
+        mark, line = screen.mark(_MARKS.get(ended.status, "info")), phrase((f"line {ended.line}", "dim"))
+        rows.append((mark, line, phrase((ended.run or "-", "bold")), phrase(ended.status), phrase(why)))
     if rows:
         screen.show(grid(rows, (1,)))
         if len(rest) > _SHOWN:
