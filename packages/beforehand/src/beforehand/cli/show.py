@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -311,22 +310,15 @@ def show_state(screen: Screen, state: StateAt) -> None:
 
 
 def _show_in_full(screen: Screen, entry: TimelineEntry) -> None:
-    """A step with its arguments and its result, not cut."""
+    """A step with its arguments and its result, not cut: of a model's decision as messages, of others as recorded."""
     screen.line("")
     screen.line((entry.step, "bold"), f"  {entry.kind} {entry.name}  {entry.status}")
     if entry.title:
         screen.line(f"  {marked(safe(entry.title))}")
-    for label, text in _in_full(entry):
-        screen.line((f"  {label}", "dim"))
-        screen.block(f"  {text}")
-
-
-def _in_full(entry: TimelineEntry) -> Iterator[tuple[str, str]]:
-    """Its input and its result: of a model's decision as messages, of others as recorded."""
     decided = entry.kind == "decision"
-    if entry.arguments is not None:
-        text = bytes(entry.arguments).decode("utf-8", "replace")
-        yield ("saw", seen_text(entry.arguments, entry.name)) if decided else ("arguments", text)
-    if entry.result is not None:
-        text = bytes(entry.result).decode("utf-8", "replace")
-        yield ("said", said_text(entry.result, entry.name)) if decided else ("result", text)
+    labels = ("saw", "said") if decided else ("arguments", "result")
+    for label, raw, spoken in zip(labels, (entry.arguments, entry.result), (seen_text, said_text), strict=True):
+        if raw is not None:
+            screen.line((f"  {label}", "dim"))
+            text = spoken(raw, entry.name) if decided else bytes(raw).decode("utf-8", "replace")
+            screen.block(f"  {text}")

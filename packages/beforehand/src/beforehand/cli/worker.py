@@ -73,8 +73,8 @@ class WorkerLoop:
             await self._tell_foreign()
             await self._begin_due()
             async for row in self._app.service.reader.every_run(status="stopped", wakeable=True):
-                taken = {*self.tasks, *self._not_before}
-                if self._knows(row.agent, row.program) and self._room() > 0 and row.run not in taken:
+                is_new = row.run not in self.tasks and row.run not in self._not_before
+                if is_new and self._knows(row.agent, row.program) and self._room() > 0:
                     self._start(row)
         else:
             await self._begin_due()

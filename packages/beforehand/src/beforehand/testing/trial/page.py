@@ -102,7 +102,7 @@ def _chart(found: Report) -> str:
     keys = "".join(f'<span class="key {arm}"></span>{NAMES[arm]}' for arm in found.arms)
     return (
         "<h2>pass^k</h2><p>How likely it is that k repeats of a case all pass: what a user who uses it "
-        f"k times experiences.</p><p>{keys}</p>{curves({arm: one.curve for arm, one in found.arms.items()}, NAMES)}"
+        f"k times experiences.</p><p>{keys}</p>{curves({arm: one.curve for arm, one in found.arms.items()})}"
     )
 
 
@@ -125,7 +125,7 @@ def _inputs(figures: list[InputFigures]) -> str:
     worst = sorted(figures, key=lambda one: (min(one.passed.values()), one.line))
     rows = "".join(
         f'<tr><td class="number">{one.line}</td><td><code>{escape(_short(one.input))}</code></td>'
-        f"<td>{bars(one, NAMES)}</td></tr>"
+        f"<td>{bars(one)}</td></tr>"
         for one in worst[:MOST_ROWS]
     )
     rest = f"<p>{len(worst) - MOST_ROWS} more are in the JSON.</p>" if len(worst) > MOST_ROWS else ""
@@ -169,11 +169,11 @@ _BOTTOM: Final = 36
 _TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def curves(arms: Mapping[str, Sequence[float]], names: Mapping[str, str]) -> str:
+def curves(arms: Mapping[str, Sequence[float]]) -> str:
     """pass^k over k, a line for each arm."""
     most = max((len(points) for points in arms.values()), default=1)
     label = "; ".join(
-        f"{names[arm]}: {', '.join(f'{100 * share:.0f}%' for share in points)}" for arm, points in arms.items()
+        f"{NAMES[arm]}: {', '.join(f'{100 * share:.0f}%' for share in points)}" for arm, points in arms.items()
     )
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="pass^k for k from 1 to {most}. {escape(label)}">'
@@ -190,11 +190,11 @@ def curves(arms: Mapping[str, Sequence[float]], names: Mapping[str, str]) -> str
     parts.append(
         f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 2}" text-anchor="end">k repeats, all passed</text>'
     )
-    parts += [_line(arm, points, most, names[arm]) for arm, points in arms.items()]
+    parts += [_line(arm, points, most, NAMES[arm]) for arm, points in arms.items()]
     return "".join([*parts, "</svg>"])
 
 
-def bars(one: InputFigures, names: Mapping[str, str]) -> str:
+def bars(one: InputFigures) -> str:
     """The repeats of one input: a square each, filled if it passed."""
     rows: list[str] = []
     for number, (arm, passed) in enumerate(one.passed.items()):
@@ -203,8 +203,8 @@ def bars(one: InputFigures, names: Mapping[str, str]) -> str:
             'height="11" rx="2"/>'
             for index in range(one.repeats)
         )
-        rows.append(f"<g><title>{names[arm]}: {passed} of {one.repeats} passed</title>{squares}</g>")
-    label = ", ".join(f"{names[arm]} {passed} of {one.repeats}" for arm, passed in one.passed.items())
+        rows.append(f"<g><title>{NAMES[arm]}: {passed} of {one.repeats} passed</title>{squares}</g>")
+    label = ", ".join(f"{NAMES[arm]} {passed} of {one.repeats}" for arm, passed in one.passed.items())
     width, height = one.repeats * 14, len(one.passed) * 14
     return (
         f'<svg class="bars" style="width:{width}px" viewBox="0 0 {width} {height}" role="img" '
