@@ -32,7 +32,7 @@ DOORS = {
     "beforehand.engine.environment.SystemClock": "the time for a model that is asked outside a run",
     "beforehand.engine.exceptions.http.seconds_asked": "how long a provider asks to wait",
     "beforehand.engine.current_operation.current_operation": "the operation that a handler serves",
-    "beforehand.installation.extra_command": "the client of models names what it lacks",
+    "beforehand.installation.needing": "the client of models names what it lacks",
 }
 """The other imports that these packages may have: a module with all its names, or one name of a module."""
 

@@ -92,14 +92,15 @@ async def _follow(call: CommandCall, run: str) -> None:
     before: list[TimelineEntry] = []
     while status not in {"completed", "stopped", "undone"}:
         async with call.reader() as reader:
-            if not last or await reader.journal.read(run, last, 1):
-                rows = await reader.all_records(run)
-                story = timeline(run, [record for _, record in rows])
-                if not last:
-                    show_head(call.screen, story)
-                fresh = [entry for index, entry in enumerate(story.entries) if entry not in before[index : index + 1]]
-                show_entries(call.screen, fresh, story.started)
-                before, last, status = story.entries, rows[-1][0].seq, story.status
+            has_grown = not last or await reader.journal.read(run, last, 1)
+            rows = await reader.all_records(run) if has_grown else []
+        if rows:
+            story = timeline(run, [record for _, record in rows])
+            if not last:
+                show_head(call.screen, story)
+            fresh = [entry for index, entry in enumerate(story.entries) if entry not in before[index : index + 1]]
+            show_entries(call.screen, fresh, story.started)
+            before, last, status = story.entries, rows[-1][0].seq, story.status
         await clock.sleep(_POLL_S)
 
 
