@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from beforehand.agent.tool import Tool
 
 
-Ending = TypeVar("Ending", PlanAborted, PlanStepFailed)
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
 
 
@@ -226,11 +225,11 @@ class PlanExecution:
         before, after = parted(step)
         if held := await self._aborts(step, before, after=False):
             await self._chose(Chosen(step.id, ABORTED, why=f"called off before it was sent: {held}"))
-            raise self._ended(PlanAborted, step, f": {held}")
+            raise self._aborted(step, f": {held}")
         await self._try_in_order(step, asks=bool(step.ask_if) and self._holds(step, step.ask_if))
         if held := await self._aborts(step, after, after=True):
             await self._chose(msgspec.structs.replace(self._chosen[step.id], why=f"called off: {held}"))
-            raise self._ended(PlanAborted, step, f": {held}")
+            raise self._aborted(step, f": {held}")
 
     async def _aborts(self, step: PlanStep, conditions: tuple[str, ...], *, after: bool) -> str:
         """The first of these conditions that is true; empty if none is. The judgement is recorded."""
@@ -258,7 +257,7 @@ class PlanExecution:
         try:
             return holds(condition, seen)
         except ConditionError as error:
-            raise self._ended(PlanStepFailed, step, f": {error}") from error
+            raise self._failed(step, str(error)) from error
 
     async def _try_in_order(self, step: PlanStep, *, asks: bool) -> None:
         """Perform the primary; then a fallback, only if all calls before it are proven to have failed."""
@@ -286,7 +285,7 @@ class PlanExecution:
                 return
             if asks and outcome.code in NOT_APPROVED:
                 await self._still_grounded(step)
-                raise self._ended(PlanAborted, step, f" was not approved: {outcome.reason}")
+                raise self._aborted(step, f" was not approved: {outcome.reason}")
             reasons.append(f"{call.tool} {outcome.status}: {outcome.reason}")
             await self._after_failure(step, call, outcome, reasons)
         await self._fail(step, reasons)
@@ -315,10 +314,13 @@ class PlanExecution:
 
     async def _fail(self, step: PlanStep, reasons: list[str]) -> None:
         await self._chose(Chosen(step.id, "failed", why="; ".join(reasons)))
-        raise self._ended(PlanStepFailed, step, f": {'; '.join(reasons)}")
+        raise self._failed(step, "; ".join(reasons))
 
-    def _ended(self, kind: type[Ending], step: PlanStep, why: str) -> Ending:
-        return kind(f"step {step.id}{why}", run=self._context.run, plan=self._plan.name, step=step.id)
+    def _aborted(self, step: PlanStep, why: str) -> PlanAborted:
+        return PlanAborted(f"step {step.id}{why}", run=self._context.run, plan=self._plan.name, step=step.id)
+
+    def _failed(self, step: PlanStep, why: str) -> PlanStepFailed:
+        return PlanStepFailed(f"step {step.id}: {why}", run=self._context.run, plan=self._plan.name, step=step.id)
 
     def _new_plan(self, shaken: Shaken) -> NewPlanNeeded:
         return NewPlanNeeded(
