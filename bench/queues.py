@@ -87,7 +87,7 @@ async def take_all(path: Path, most: int) -> float:
         assert newest is not None
         request = TakeRequest(app.engine.worker.id, [("desk", "bench")], 10, newest)
         taken, began = 0, time.process_time()
-        while taken < most and (granted := await journal.take(request)):
+        while taken < most and (granted := await journal.commit(request)):
             taken += len(granted)
         assert taken == most, f"{taken} of {most} slots were taken"
         return (time.process_time() - began) / taken

@@ -23,10 +23,10 @@ PACKAGE: Final = ROOT / "packages" / "beforehand" / "src" / "beforehand"
 PORT: Final = PACKAGE / "journal" / "port.py"
 
 BOUNDS: Final = {
-    "lines of packages/beforehand": 78_446,
-    "lines of packages/beforehand-console": 9_083,
-    "methods of the journal port": 40,
-    "functions that a keyed write calls": 185,
+    "lines of packages/beforehand": 77_840,
+    "lines of packages/beforehand-console": 9_067,
+    "methods of the journal port": 28,
+    "functions that a keyed write calls": 184,
     "files that a keyed write passes through": 44,
 }
 BESIDE: Final = ("tests", "simulator", "examples", "bench", "scripts")

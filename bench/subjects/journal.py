@@ -10,7 +10,7 @@ from pathlib import Path
 
 from measure import Mark, payload, rates, report, settled_size
 
-from beforehand.journal.port import Journal, LeaseGranted, NewRun, Worker
+from beforehand.journal.port import ClaimRequest, Journal, LeaseGranted, NewRun, Worker
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.journal.sqlite.journal import SqliteJournal
 
@@ -51,7 +51,7 @@ async def work(path: Path, *, rides: bool, steps: int, runs: int) -> None:
 
 
 async def claim(journal: Journal, namespace: str, worker: Worker, run: str) -> RunLog:
-    claimed = await journal.claim(run, worker.id, NewRun("bench"))
+    claimed = await journal.commit(ClaimRequest(run, worker.id, NewRun("bench")))
     assert isinstance(claimed, LeaseGranted)
     return RunLog(journal, claimed.lease, claimed.last, genesis(namespace, run))
 

@@ -28,7 +28,7 @@ from beforehand.inspect.monitors.counting import PORTION, RecordTallies
 from beforehand.inspect.monitors.passes import present, watch
 from beforehand.inspect.monitors.rules import MonitorSettings
 from beforehand.inspect.reader import JournalReader
-from beforehand.journal.port import LeaseGranted, RunChange
+from beforehand.journal.port import ClaimRequest, LeaseGranted, RunChange
 from beforehand.journal.run_log import beginning
 from beforehand.journal.sqlite.driver import StandardDatabase
 from beforehand.model.records import Raw
@@ -181,7 +181,7 @@ async def append_ended(desk: Beforehand, runs: int, steps: int, first: int) -> N
     async def one(number: int) -> None:
         run = f"ended-{number:07}"
         new = beginning(engine.identity.namespace, run, row.agent, bodies, change, row.program)
-        claimed = await journal.claim(run, engine.worker.id, new)
+        claimed = await journal.commit(ClaimRequest(run, engine.worker.id, new))
         assert isinstance(claimed, LeaseGranted), run
         assert claimed.fresh, run
 
@@ -240,7 +240,7 @@ async def behind(path: Path, crowd: int, *, same_program: bool) -> dict[str, flo
                           bodies: list[bytes] = bodies, stamp: RunChange = stamp) -> None:  # fmt: skip
                 run = f"a-{agent_name}-{same_program}-{number:05}"
                 new = beginning(engine.identity.namespace, run, agent_name, bodies, stamp, program)
-                await journal.claim(run, engine.worker.id, new)
+                await journal.commit(ClaimRequest(run, engine.worker.id, new))
 
             await in_batches(f"{total:,} due runs of {agent_name}", (one(number) for number in range(total)), total)
     begun.missing, begun.all = 1, asyncio.Event()

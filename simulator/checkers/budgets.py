@@ -11,11 +11,12 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from zoneinfo import ZoneInfo
 
 import msgspec
 
+from beforehand.journal.cells import budget_uses
 from beforehand.journal.record_codec import decode
 from beforehand.model import records as r
 from beforehand.model.ids import operation_id
@@ -27,6 +28,7 @@ from beforehand.testing.loop import Actor
 from simulator.processes.budgeting import stopped_at_budget
 
 if TYPE_CHECKING:
+    from beforehand.journal.port import Journal
     from simulator.world import World
 
 LIMITS: Final = 29
@@ -342,7 +344,7 @@ class Budgets:
     async def _compare(self) -> None:
         """The counters of the journal are what the records add up to."""
         for (name, period), used in list(self._shared.items()):
-            for found in await self._world.journal.budget_uses({name: period}):
+            for found in await budget_uses(cast("Journal", self._world.journal), {name: period}):
                 right = used[found.limit], self._reserved(name, period, found.limit)
                 if (found.used, found.reserved) != right:
                     what = f"used {found.used} and reserves {found.reserved}"

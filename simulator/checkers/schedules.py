@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.journal.port import Firing, LastFiring
+from beforehand.journal.cells import LastFiring
+from beforehand.journal.port import Firing
 from beforehand.model import records as r
 from beforehand.queues.firing_times import Schedule
 from beforehand.queues.schedules import ScheduleEntry

@@ -117,7 +117,7 @@ BUDGET_BUGS: Final = (
     Mutant(
         "shared limits not compared",
         "the commit that reserves does not compare what other runs have taken",
-        "beforehand.journal.backend_rules:charged",
+        "beforehand.journal.cells:charged",
         compared_outside,
         from_seed=BUDGETED,
     ),

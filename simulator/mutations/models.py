@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from beforehand.model.usage import Usage
 from simulator.generator.models import ROUTED
 from simulator.mutations.mutation import Mutant, never_mind
+from simulator.mutations.queues import permits_of_one_process
 
 
 def permit_held_at_budgets(_original: Any) -> Any:
@@ -19,16 +20,6 @@ def permit_held_at_budgets(_original: Any) -> Any:
         return contextlib.nullcontext()
 
     return put_down
-
-
-def permits_in_each_process(original: Any) -> Any:
-    """Each process counts the permits of its own calls alone."""
-
-    def counted(self: Any, name: str, pause_bound_ms: int, worker: str = "") -> Any:
-        held = original(self, name, pause_bound_ms, worker)
-        return replace(held, permits=tuple(one for one in held.permits if one.worker == worker))
-
-    return counted
 
 
 def first_model_alone(original: Any) -> Any:
@@ -109,8 +100,8 @@ MODEL_BUGS: Final = (
     Mutant(
         "model permits of one process",
         "the limit of a model holds in each process alone",
-        "beforehand.journal.memory:MemoryJournal._counted",
-        permits_in_each_process,
+        "beforehand.journal.cells:held_permits",
+        permits_of_one_process,
         from_seed=ROUTED,
     ),
     Mutant(

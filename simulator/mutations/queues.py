@@ -6,11 +6,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from beforehand.journal.port import LeaseGranted, TakeRequest
+from beforehand.journal.cells import judge
+from beforehand.journal.port import ClaimRequest, LeaseGranted, TakeRequest
+from beforehand.journal.requests import _check_room  # pyright: ignore[reportPrivateUsage]  # done outside
 from beforehand.journal.sqlite.driver import Database
-from beforehand.journal.sqlite.queues import HOLDERS, QueueTables, check_room
+from beforehand.journal.sqlite.facts import SqliteFacts
+from beforehand.journal.sqlite.queues import HOLDERS, QueueTables
 from beforehand.journal.sqlite.runs import RunTables
-from beforehand.queues.call_limits import judge
 from beforehand.queues.choose import Choice
 from simulator.generator.queues import HELD, LIMITED, QUEUED
 from simulator.mutations.mutation import Mutant, always
@@ -30,10 +32,13 @@ class _ChosenBefore(QueueTables):
         return chosen
 
 
-def counted_before(_original: Any) -> Any:
+def counted_before(original: Any) -> Any:
     """Slots are counted before the transaction that gives them."""
 
-    async def take(self: Any, request: TakeRequest) -> Any:
+    async def commit(self: Any, request: Any) -> Any:
+        if not isinstance(request, TakeRequest):
+            return await original(self, request)
+
         def choose_now(database: Database) -> Choice:
             found: Choice = self._slots._chosen(database, request)  # noqa: SLF001 - as the original
             return found
@@ -46,7 +51,7 @@ def counted_before(_original: Any) -> Any:
 
         return await self._running.run(give) if chosen.start else []
 
-    return take
+    return commit
 
 
 def key_released_while_waiting(original: Any) -> Any:
@@ -89,17 +94,21 @@ def slots_of_the_dead(original: Any) -> Any:
 def capacity_before(original: Any) -> Any:
     """The capacity is compared before the transaction that stores the run."""
 
-    async def claim(self: Any, run: str, worker: str, new: Any = None) -> Any:
+    async def commit(self: Any, request: Any) -> Any:
+        new = request.new if isinstance(request, ClaimRequest) else None
         if new is None or new.place is None:
-            return await original(self, run, worker, new)
+            return await original(self, request)
+
+        place = new.place
 
         def compare(database: Database) -> None:
-            check_room(database, new.place)
+            _check_room(place, SqliteFacts(database, self._roll))
 
         self._read(compare)
-        return await original(self, run, worker, replace(new, place=replace(new.place, capacity=NO_BOUND)))
+        unbounded = replace(new, place=replace(place, capacity=NO_BOUND))
+        return await original(self, replace(request, new=unbounded))
 
-    return claim
+    return commit
 
 
 def mark_kept(original: Any) -> Any:
@@ -137,11 +146,11 @@ def permit_released_early(original: Any) -> Any:
 def permits_of_one_process(original: Any) -> Any:
     """Each process counts the permits of its own calls alone."""
 
-    def counted(database: Any, roll: Any, name: str, bound_ms: int, worker: str = "") -> Any:
-        held = original(database, roll, name, bound_ms, worker)
+    def held_permits(stored: Any, states: Any, bound_ms: int, worker: str = "") -> Any:
+        held = original(stored, states, bound_ms, worker)
         return replace(held, permits=tuple(one for one in held.permits if one.worker == worker))
 
-    return counted
+    return held_permits
 
 
 def over_by_silence(_original: Any) -> Any:
@@ -187,7 +196,7 @@ def any_limit_is_enough(_original: Any) -> Any:
     """A permit is granted where one of the limits has room."""
 
     def judge_all(limits: Any, boot: str, now_ms: int) -> Any:
-        verdicts = [judge(one.limit, in_use, pace, boot, now_ms, one.units) for one, in_use, pace in limits]
+        verdicts = [judge(limit, in_use, pace, boot, now_ms) for limit, in_use, pace in limits]
         granted = any(verdict.granted for verdict in verdicts)
         return [replace(verdict, granted=granted) for verdict in verdicts]
 
@@ -198,14 +207,14 @@ QUEUE_BUGS: Final = (
     Mutant(
         "limits counted outside",
         "slots are counted before the transaction that gives them",
-        "beforehand.journal.sqlite.journal:SqliteJournal.take",
+        "beforehand.journal.sqlite.journal:SqliteJournal.commit",
         counted_before,
         from_seed=QUEUED,
     ),
     Mutant(
         "old limits hold",
         "limits that were replaced give slots and store runs",
-        "beforehand.journal.sqlite.ledger:check_limits",
+        "beforehand.journal.requests:check_limits",
         always(None),
         from_seed=QUEUED,
     ),
@@ -254,7 +263,7 @@ QUEUE_BUGS: Final = (
     Mutant(
         "capacity compared outside",
         "the capacity is compared before the transaction that stores the run",
-        "beforehand.journal.sqlite.journal:SqliteJournal.claim",
+        "beforehand.journal.sqlite.journal:SqliteJournal.commit",
         capacity_before,
         from_seed=QUEUED,
     ),
@@ -275,7 +284,7 @@ QUEUE_BUGS: Final = (
     Mutant(
         "permits of one process",
         "the limit of a tool holds in each process alone",
-        "beforehand.journal.sqlite.permits:counted",
+        "beforehand.journal.cells:held_permits",
         permits_of_one_process,
         from_seed=LIMITED,
     ),
@@ -303,21 +312,21 @@ QUEUE_BUGS: Final = (
     Mutant(
         "one limit is enough",
         "a permit is granted where one of the limits of the call has room",
-        "beforehand.journal.sqlite.permits:judge_all",
+        "beforehand.journal.cells:judge_all",
         any_limit_is_enough,
         from_seed=LIMITED,
     ),
     Mutant(
         "permits of the dead kept",
         "a process that is gone keeps its permits",
-        "beforehand.journal.backend_rules:call_is_over",
+        "beforehand.journal.cells:call_is_over",
         always(value=False),
         from_seed=LIMITED,
     ),
     Mutant(
         "permits by silence",
         "a process that is seen to live loses its permits by silence",
-        "beforehand.journal.backend_rules:call_is_over",
+        "beforehand.journal.cells:call_is_over",
         over_by_silence,
         from_seed=HELD,
     ),

@@ -88,18 +88,28 @@ def declared_anew(original: Any) -> Any:
     return declared
 
 
+def firings_not_stored(original: Any) -> Any:
+    """The commit that submits a run does not store that its schedule has fired."""
+
+    def apply(database: Any, changes: Any) -> None:
+        changes.cells = {address: body for address, body in changes.cells.items() if address[0] != "once"}
+        original(database, changes)
+
+    return apply
+
+
 SCHEDULE_BUGS: Final = (
     Mutant(
         "firings not stored",
         "the commit that submits the run does not store that its schedule has fired",
-        "beforehand.journal.sqlite.firings:store_firing",
-        always(None),
+        "beforehand.journal.sqlite.facts:apply",
+        firings_not_stored,
         from_seed=SCHEDULED,
     ),
     Mutant(
         "firings not compared",
         "the transaction does not compare the moment and the newest declaration",
-        "beforehand.journal.sqlite.firings:may_fire",
+        "beforehand.journal.requests:_may_fire",
         always(value=True),
         from_seed=SCHEDULED,
     ),

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
+from beforehand.journal.port import SlowRequest
 from beforehand.model import records as r
 from beforehand.model.usage import Usage
 from simulator.mutations.mutation import Mutant
@@ -41,7 +42,7 @@ def own_tool_alone(original: Any) -> Any:
 
     async def slow(self: Any, call: Any, wait_ms: int) -> None:
         own = [one.name for one in self.of(call) if one.name == f"tool {call.tool}"]
-        await (self._journal.slow(own, wait_ms) if own else original(self, call, wait_ms))
+        await (self._journal.commit(SlowRequest(tuple(own), wait_ms)) if own else original(self, call, wait_ms))
 
     return slow
 
@@ -117,7 +118,7 @@ TABLE_BUGS: Final = (
     Mutant(
         "due at the former rate",
         "a rate that is changed does not hold for what is due",
-        "beforehand.queues.call_limits:on_boot",
+        "beforehand.journal.cells:on_boot",
         due_as_before,
         test=f"{_LIMITS}::test_what_is_due_is_due_at_the_rate_in_force",
     ),

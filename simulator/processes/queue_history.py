@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from beforehand.journal.cells import LastFiring, firing_of
 from beforehand.journal.host import HostFacts
 from beforehand.journal.port import (
-    Busy,
+    Cell,
+    CellKind,
+    ClaimRequest,
+    CommitRequest,
     Firing,
     Identity,
-    LastFiring,
     LeaseGranted,
     LedgerEntry,
-    NewRun,
-    Post,
     TakeRequest,
     Write,
 )
@@ -37,6 +38,9 @@ from beforehand.testing.world.files import Afterwards, Files, SqliteDisk
 
 if TYPE_CHECKING:
     from simulator.world import World
+
+
+T = TypeVar("T")
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -106,37 +110,35 @@ class QueueStore(Store):
     listener: Listener
     firings: FiringListener
 
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        claimed = await super().claim(run, worker, new)
-        if claimed is not None and new is not None and new.firing is not None:
-            self.firings.fired(new.firing.schedule, new.firing.moment_ms, run)
-        if isinstance(claimed, LeaseGranted) and not claimed.fresh:
-            self._tell(run)
-        return claimed
-
-    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
-        before = {name: self._line(name) for name in self._runs}
-        granted = await super().take(request)
-        for one in granted:
-            self.listener.taken(before[one.row.run], self._line(one.row.run))
-        return granted
+    async def commit(self, request: CommitRequest[T]) -> T:
+        before = {name: self._line(name) for name in self._runs} if isinstance(request, TakeRequest) else {}
+        answer = await super().commit(request)
+        if isinstance(request, ClaimRequest):
+            firing = None if request.new is None else request.new.firing
+            if answer is not None and firing is not None:
+                self.firings.fired(firing.schedule, firing.moment_ms, request.run)
+            if isinstance(answer, LeaseGranted) and not answer.fresh:
+                self._tell(request.run)
+        elif isinstance(request, TakeRequest):
+            for granted in cast("list[LeaseGranted]", answer):
+                self.listener.taken(before[granted.row.run], self._line(granted.row.run))
+        return answer
 
     def gone(self, owner: str) -> bool:
         """True if the runs of that worker may be taken."""
         return self._gone(owner)
 
-    def _commit(self, write: Write) -> None:
-        super()._commit(write)
+    def _written(self, write: Write) -> None:
+        super()._written(write)
         if write.change is not None:
             self._tell(write.lease.run)
 
-    def _insert(self, post: Post) -> LedgerEntry:
-        entry = super()._insert(post)
-        if post.stream == STREAM and entry.fresh and not queue_of(post.key):
-            self.listener.declared(msgspec.json.decode(post.body, type=DeclaredLimits))
-        if post.stream == SCHEDULES and entry.fresh:
+    def _append(self, entry: LedgerEntry) -> None:
+        super()._append(entry)
+        if entry.stream == STREAM and not queue_of(entry.key):
+            self.listener.declared(msgspec.json.decode(entry.body, type=DeclaredLimits))
+        if entry.stream == SCHEDULES:
             self.firings.entered(entry.id, entry.at_ms, entry.body)
-        return entry
 
     def _tell(self, run: str) -> None:
         if self._runs[run].place.queue:
@@ -177,9 +179,9 @@ begin insert into simulated (kind, body) values ('declared', cast(new.body as bl
 create trigger simulated_entry after insert on ledger when new.stream = '{SCHEDULES}'
 begin insert into simulated (kind, body, old_id, old_due_ms)
 values ('entered', cast(new.body as blob), new.id, new.at_ms); end;
-create trigger simulated_firing after insert on firing
+create trigger simulated_firing after insert on cell when new.kind = 'once'
 begin insert into simulated (kind, body, old_name, old_due_ms)
-values ('fired', cast(new.run as blob), new.schedule, new.moment_ms); end;
+values ('fired', cast(new.body as blob), new.name, cast(new.key as integer)); end;
 """  # noqa: S608 - constants
 _NEWS: Final = "select * from simulated where number > ? order by number"
 _WIDTH: Final = len(_NAMES)
@@ -239,7 +241,8 @@ class QueueFiles(Files):
                 continue
             if kind == "fired":
                 schedule, moment = lines[_NAMES.index("name")], lines[_NAMES.index("due_ms")]
-                self._firings.fired(cast("str", schedule), cast("int", moment), cast("bytes", body).decode())
+                run = msgspec.json.decode(cast("bytes", body), type=str)
+                self._firings.fired(cast("str", schedule), cast("int", moment), run)
                 continue
             if kind == "declared":
                 self.observe()  # what was committed before it was under the limits of before
@@ -287,23 +290,21 @@ class _NotedTakes(FaultyJournal):
     looks: Callable[[str, Collection[str]], None]
     firings: FiringListener
 
-    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
-        last: LastFiring | None = await self.through("fired", schedule, until_ms)
-        self.firings.looked(self._actor, schedule, last, until_ms)
-        return last
+    async def cells(
+        self, kind: CellKind, names: Collection[str] | None = None, *, below: str = "", until: str | None = None
+    ) -> list[Cell]:
+        cells: list[Cell] = await self.through("cells", kind, names, below=below, until=until)
+        if kind == "once" and names is not None and until is not None:
+            (schedule,) = names
+            self.firings.looked(self._actor, schedule, firing_of(next(iter(cells), None)), int(until))
+        return cells
 
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        if new is not None and new.firing is not None:
-            self.firings.attempts(self._actor, run, new.firing)
-        claimed: LeaseGranted | Busy | None = await self.through(
-            "claim", run, worker, new, writing=True, committed=True
-        )
-        return claimed
-
-    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
-        self.looks(request.worker, request.skip)
-        granted: list[LeaseGranted] = await self.through("take", request, writing=True, committed=True)
-        return granted
+    async def commit(self, request: CommitRequest[T]) -> T:
+        if isinstance(request, ClaimRequest) and request.new is not None and request.new.firing is not None:
+            self.firings.attempts(self._actor, request.run, request.new.firing)
+        elif isinstance(request, TakeRequest):
+            self.looks(request.worker, request.skip)
+        return await super().commit(request)
 
 
 class QueueDisk(_NotedTakes, Disk):

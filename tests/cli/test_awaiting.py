@@ -140,6 +140,7 @@ import asyncio, os, signal, sys
 from beforehand import Beforehand
 from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.control import service
+from beforehand.journal.port import Post
 from beforehand.model.records import Raw
 
 async def die(*_):
@@ -148,8 +149,10 @@ async def die(*_):
 async def deliver(point):
     async with Beforehand("beforehand.db") as app:
         if point == "announced":
-            first, post = iter([True]), app.engine.journal.post
-            app.engine.journal.post = lambda one: post(one) if next(first, False) else die()
+            first, commit = iter([True]), app.engine.journal.commit
+            app.engine.journal.commit = lambda one: (
+                commit(one) if not isinstance(one, Post) or next(first, False) else die()
+            )
         elif point == "stored":
             service.forward = die
         else:

@@ -249,8 +249,8 @@ def test_a_shared_budget_that_was_set_back_is_named_and_mended(desk: Desk, tmp_p
             assert database.execute(statement).rowcount == 1
             database.commit()
 
-    change("update budget_use set used = 0 where what = 'model_calls'")
-    change("insert into budget_use values ('support', '2999-01-01', 'effects', 0, -1000)")
+    change("update cell set body = json_array(0, json_extract(body, '$[1]')) where key = 'model_calls'")
+    change("insert into cell values ('counter', 'support 2999-01-01', 'effects', '[0,-1000]')")
     said = desk("verify")
     assert said.returncode == 4
     assert "2 places broken" in said.stdout
@@ -267,6 +267,6 @@ def test_a_shared_budget_that_was_set_back_is_named_and_mended(desk: Desk, tmp_p
     assert desk("verify").returncode == 0
     assert json.loads(desk("doctor", "--rebuild", "--json").stdout)["rebuilt"]["counters"] == []
     with closing(sqlite3.connect(desk.journal)) as database:
-        assert database.execute("select used, reserved from budget_use where what = 'model_calls'").fetchall() == [
-            (4, 0)
-        ]
+        assert database.execute(
+            "select json_extract(body, '$[0]'), json_extract(body, '$[1]') from cell where key = 'model_calls'"
+        ).fetchall() == [(4, 0)]

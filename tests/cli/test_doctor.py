@@ -101,7 +101,10 @@ def test_a_counter_that_has_more_than_the_records_is_not_mended_by_rebuilding(as
     (asking.directory / "queues.yaml").write_text("budgets:\n  support: {agent: desk, model_calls: 9}\n")
     (asking.directory / "pyproject.toml").write_text('[tool.beforehand]\nqueues = "queues.yaml"\n')
     assert asking("run", "desk.py:desk", asking.ticket("2")).status == 0
-    tamper(asking, "update budget_use set used = used + 1 where what = 'model_calls'")
+    tamper(
+        asking,
+        "update cell set body = json_array(json_extract(body, '$[0]') + 1, json_extract(body, '$[1]')) where kind = 'counter' and key = 'model_calls'",
+    )
     said = asking("verify")
     assert (said.status, "restore a backup that has them" in said.out, "--rebuild" in said.out) == (4, True, False)
 

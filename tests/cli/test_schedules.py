@@ -56,7 +56,9 @@ def test_the_next_firings_are_listed_in_their_order(lab: Lab):
 
 def test_the_trace_of_a_wrong_clock_is_listed(lab: Lab):
     with closing(sqlite3.connect(lab.directory / "beforehand.db")) as journal, journal:
-        journal.execute("insert into firing values ('leap', 4107495600000, 'leap@2100')")  # 2100-02-28T11:00Z
+        journal.execute(
+            "insert into cell values ('once', 'leap', '0004107495600000', '\"leap@2100\"')"
+        )  # 2100-02-28T11:00Z
     assert "leap: a clock was wrong: it has fired for 2100-02-28T11:00:00Z already" in lab("schedules").out
     (one,) = lab("schedules", "list", "leap", "--json").json["schedules"]
     assert (one["last"], one["clock"]) == (None, "a clock was wrong: it has fired for 2100-02-28T11:00:00Z already")

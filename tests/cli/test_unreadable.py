@@ -10,7 +10,7 @@ import pytest
 
 from beforehand.inspect.ledger_kinds import KINDS
 from beforehand.journal.entry_codec import REFUSED
-from beforehand.journal.port import LeaseGranted, Post, RunChange, Write
+from beforehand.journal.port import ClaimRequest, LeaseGranted, Post, RunChange, Write
 from beforehand.journal.run_log import beginning
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.model.records import Record
@@ -40,11 +40,11 @@ def spoil(path: Path, bodies: dict[str, bytes], posts: list[Post]) -> None:
         for name, body in bodies.items():
             begun = b'{"kind":"RunStarted","agent":"desk","input":{"input":{"id":"9"}},"digest":"d"}'
             new = beginning(identity.namespace, f"bad-{name}", "desk", [begun, body], program="desk")
-            claimed = await journal.claim(f"bad-{name}", "w", new)
+            claimed = await journal.commit(ClaimRequest(f"bad-{name}", "w", new))
             assert isinstance(claimed, LeaseGranted)
-            await journal.append(Write(claimed.lease, (), RunChange("running", release=True)))
+            await journal.commit(Write(claimed.lease, (), RunChange("running", release=True)))
         for post in posts:
-            await journal.post(post)
+            await journal.commit(post)
         await journal.close()
 
     asyncio.run(main())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.journal.port import LeaseGranted, QueuePlace, QueueState, RunChange, TakeRequest, Write
+from beforehand.journal.port import ClaimRequest, LeaseGranted, QueuePlace, QueueState, RunChange, TakeRequest, Write
 from beforehand.queues.limits import Declaration
 from beforehand.testing.conformance import JournalConformance
 from beforehand.testing.queue_conformance import (
@@ -43,7 +43,7 @@ def test_what_a_process_that_is_gone_held_is_taken_by_another_one_once(
     suite: type[JournalConformance], newest: Declaration, does: str, tmp_path: Path
 ):
     async def taken(worker: str) -> list[str]:
-        return [one.lease.run for one in await journal.take(TakeRequest(worker, AGENTS, 9, newest))]
+        return [one.lease.run for one in await journal.commit(TakeRequest(worker, AGENTS, 9, newest))]
 
     async def check() -> None:
         await journal.open()
@@ -100,9 +100,9 @@ def test_a_reopened_run_whose_process_is_gone_waits_for_those_of_its_key(
         assert await names(journal, "bob", 9) == ["first"]
         await end(journal, "first", RunChange("stopped", release=True))
         assert await names(journal, "bob", 9) == ["second"]
-        reopened = await journal.claim("first", "alice")
+        reopened = await journal.commit(ClaimRequest("first", "alice"))
         assert isinstance(reopened, LeaseGranted)
-        await journal.append(Write(reopened.lease, (), RunChange("running")))
+        await journal.commit(Write(reopened.lease, (), RunChange("running")))
         await journal.beat(ALICE, OVER_MS)
         assert await names(journal, "bob", 9) == []
         await end(journal, "second")
@@ -126,13 +126,13 @@ def test_a_queued_run_is_not_lost_with_a_process_that_had_asked_for_it(
     """Who drives or cancels a run claims it first. If that process dies, the run begins as if it had never asked."""
 
     async def taken(worker: str) -> list[str]:
-        return [one.lease.run for one in await journal.take(TakeRequest(worker, AGENTS, 9, newest))]
+        return [one.lease.run for one in await journal.commit(TakeRequest(worker, AGENTS, 9, newest))]
 
     async def check() -> None:
         await journal.open()
         await journal.beat(ALICE, LONG_MS)
         await submit(journal, "asked for", QueuePlace("mail"), due_ms=due_ms)
-        assert isinstance(await journal.claim("asked for", "alice"), LeaseGranted)
+        assert isinstance(await journal.commit(ClaimRequest("asked for", "alice")), LeaseGranted)
         assert await taken("bob") == [], "its process lives"
         await journal.beat(ALICE, OVER_MS)
         await journal.beat(BOB, LONG_MS)

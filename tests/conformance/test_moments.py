@@ -12,6 +12,7 @@ import pytest
 from beforehand.journal.host import HostFacts
 from beforehand.journal.memory import MemoryJournal
 from beforehand.journal.port import (
+    ClaimRequest,
     Journal,
     LeaseGranted,
     NewRun,
@@ -42,7 +43,7 @@ class Moment:
         )
 
     async def take(self, worker: str = "bob", newest: Declaration = PAUSED, room: int = 9) -> list[str]:
-        return [one.lease.run for one in await self.journal.take(TakeRequest(worker, AGENTS, room, newest))]
+        return [one.lease.run for one in await self.journal.commit(TakeRequest(worker, AGENTS, room, newest))]
 
     async def begin(self, name: str, given_back: RunChange | None = None, **place: int) -> None:
         """Let `alice` take a run that has its queue for itself, and give it back."""
@@ -92,7 +93,7 @@ def test_a_run_is_ready_from_the_very_millisecond_for_which_it_waits(
         else:
             await moment.begin("r", RunChange(WAITS[waits].status, due_ms=due_ms, release=True))
         if waits == "claimed by one that died":
-            assert isinstance(await journal.claim("r", "alice"), LeaseGranted)
+            assert isinstance(await journal.commit(ClaimRequest("r", "alice")), LeaseGranted)
             await journal.beat(ALICE, OVER_MS)
         moment.now_ms = due_ms - early_ms
         await journal.beat(BOB, LONG_MS)
@@ -133,9 +134,9 @@ def test_a_run_behind_its_key_ends_every_look_and_goes_on_in_its_turn(kind: str,
         assert await moment.take("alice", Declaration()) == ["first"]
         await end(journal, "first", RunChange("stopped", release=True))
         assert await moment.take("alice", Declaration()) == ["second"]
-        reopened = await journal.claim("first", "bob")
+        reopened = await journal.commit(ClaimRequest("first", "bob"))
         assert isinstance(reopened, LeaseGranted)
-        await journal.append(Write(reopened.lease, (), RunChange("running", release=True)))
+        await journal.commit(Write(reopened.lease, (), RunChange("running", release=True)))
         for _ in range(3):
             assert await moment.take(newest=newest) == []
         await end(journal, "second", RunChange("suspended", due_ms=1, release=True))
@@ -166,7 +167,8 @@ def test_a_slot_changes_what_is_listed_of_a_run_that_begins_and_little_of_one_th
         journal = moment.journal
         begins = RunChange("queued", "waits in mail", due_ms=1, release=True)
         assert isinstance(
-            await journal.claim("r", "alice", NewRun("desk", (), begins, "", QueuePlace("mail"))), LeaseGranted
+            await journal.commit(ClaimRequest("r", "alice", NewRun("desk", (), begins, "", QueuePlace("mail")))),
+            LeaseGranted,
         )
         await moment.take("alice", Declaration())
         (line,) = await journal.runs()
@@ -174,7 +176,7 @@ def test_a_slot_changes_what_is_listed_of_a_run_that_begins_and_little_of_one_th
         moment.now_ms += 5
         await end(journal, "r", RunChange("suspended", "sleeps", due_ms=NOW_MS, waits=b'["sleep"]', release=True))
         moment.now_ms += 5
-        (granted,) = await journal.take(TakeRequest("bob", AGENTS, 9, Declaration()))
+        (granted,) = await journal.commit(TakeRequest("bob", AGENTS, 9, Declaration()))
         (line,) = await journal.runs()
         assert granted.row == line
         assert (line.status, line.reason, line.due_ms, line.owner, line.token) == (
@@ -247,14 +249,14 @@ def test_what_has_begun_goes_on_with_its_own_code_alone(kind: str, newest: Decla
         own = (("clerk", ""), ("desk", "shop"), ("desk", ""))
         for agent, program in own:
             await submit(moment.journal, f"{agent} {program}", QueuePlace("mail"), agent=agent, program=program)
-        taken = await moment.journal.take(TakeRequest("alice", own, 9, Declaration()))
+        taken = await moment.journal.commit(TakeRequest("alice", own, 9, Declaration()))
         if died:
             await moment.journal.beat(ALICE, OVER_MS)
         else:
             for one in taken:
                 await end(moment.journal, one.lease.run, RunChange("running", release=True))
         for agent in own:
-            found = await moment.journal.take(TakeRequest("bob", (agent,), 9, newest))
+            found = await moment.journal.commit(TakeRequest("bob", (agent,), 9, newest))
             assert [one.lease.run for one in found] == [" ".join(agent)]
 
     at(kind, tmp_path, check)

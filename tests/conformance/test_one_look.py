@@ -113,7 +113,7 @@ def test_a_look_finds_the_first_of_every_lane_whichever_lanes_there_are(
             if ready:
                 expected.append(QueueState(queue, len(ready), 0, min(ready), tuple(sorted(set(ready.values())))))
         assert await journal.queues() == expected
-        granted = await journal.take(TakeRequest("bob", agents, 9, Declaration()))
+        granted = await journal.commit(TakeRequest("bob", agents, 9, Declaration()))
         taken = {one.lease.run: one.ready_ms for one in granted}
         assert taken == {f"r{ready}": ready for ready, one in enumerate(some, 1) if one[0] in agents}
 

@@ -39,7 +39,10 @@ HEAVY = {
 # Raised by two for lessons in the inbox, and for amounts of money in counters of budgets; by one for what to install.
 # By one for what refuses the former name, and by two for the words of calls and of waits.
 MOST_OF_OURS = 60
-MOST_OF_STORIES = {"show": 88, "why": 121}  # `why` for limits, amounts, relatives, and the words of calls and plans
+MOST_OF_STORIES = {
+    "show": 88,
+    "why": 122,
+}  # `why` for limits and their cells, amounts, relatives, and the words of calls and plans
 """The same for one run, whose records are read and folded, and for one operation, which is decided about as well."""
 DRIVES = {
     "asyncio",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from beforehand import Beforehand, Run, agent
-from beforehand.journal.port import TakeRequest
+from beforehand.journal.port import ClaimRequest, TakeRequest
 from beforehand.journal.sqlite import ledger, queues
 from beforehand.queues.limits import DeclaredLimits, QueueLimits
 
@@ -30,7 +30,7 @@ async def filled(path: Path, count: int) -> None:
             some = range(first, min(count, first + 500))
             await asyncio.gather(*(app.submit(job, n, queue="mail", tenant=f"t{n % TENANTS}") for n in some))
         request = TakeRequest(app.engine.worker.id, [("job", "shop")], 99, app.engine.queues.newest)
-        taken = await app.engine.journal.take(request)
+        taken = await app.engine.journal.commit(request)
         assert len(taken) == 3
 
 
@@ -116,24 +116,25 @@ class Counting:
         return self._database.change(sql, values)
 
 
-def test_a_submission_costs_four_statements_and_reads_nothing_before(tmp_path):
-    """Find the run; compare the limits in force and the room; insert the run and its record."""
+def test_a_submission_costs_five_statements_and_reads_nothing_before(tmp_path):
+    """Find the run; compare the limits in force; compare the room; insert the run and its record."""
 
     async def submitted(count: int) -> tuple[int, int]:
         async with Beforehand(str(tmp_path / f"{count}.db"), agents=[job], queues=LIMITS, recover=False) as app:
             journal, made, reads = app.engine.journal, [], []
-            run, read = journal._group.run, journal.read
+            batch, read = journal._store._batch, journal.read
+            perform = batch._perform_request
 
-            def running(work):  # the lease of the process is renewed in the same way, and is not counted
-                claims = "claim" in work.__qualname__
-                return run((lambda database: work(Counting(database, made))) if claims else work)
+            def performing(database, request, place):  # what else the process writes is not counted
+                counted = Counting(database, made) if isinstance(request, ClaimRequest) else database
+                return perform(counted, request, place)
 
             async def reading(*args, **options):
                 reads.append(args)
                 return await read(*args, **options)
 
-            journal._group.run, journal.read = running, reading
+            batch._perform_request, journal.read = performing, reading
             await asyncio.gather(*(app.submit(job, n, queue="mail") for n in range(count)))
             return len(made), len(reads)
 
-    assert [asyncio.run(submitted(count)) for count in (1, 100)] == [(4, 0), (400, 0)]
+    assert [asyncio.run(submitted(count)) for count in (1, 100)] == [(5, 0), (500, 0)]

@@ -55,7 +55,7 @@ def cost_of_one(folder: Path, kind: str) -> Cost:
         pytest.param("read", Cost(0, {}), id="read-rides"),
         pytest.param(
             "run",
-            Cost(2, {"begin": 2, "select": 1, "insert": 3, "update": 1, "commit": 2}),
+            Cost(2, {"begin": 2, "select": 2, "insert": 3, "update": 1, "commit": 2}),
             id="new-run-waits-for-its-claim-and-its-end",
         ),
     ],

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from beforehand.engine.environment import POINTS
+from beforehand.journal.port import ClaimRequest, Post, Posts, TakeRequest, Write
 from beforehand.journal.sqlite.journal import SqliteJournal
 from tests.draws import of_the_day
 
@@ -49,6 +50,9 @@ class Points:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+_POINTS = {ClaimRequest: "lease", TakeRequest: "take", Write: "commit", Posts: "post_all", Post: "post"}
+
+
 class WatchedJournal(SqliteJournal):
     """The real journal with points around what it commits."""
 
@@ -56,31 +60,11 @@ class WatchedJournal(SqliteJournal):
         super().__init__(path)
         self._points = points
 
-    async def claim(self, *claim):
-        self._points.reached("before_lease")
-        claimed = await super().claim(*claim)
-        self._points.reached("after_lease")
-        return claimed
-
-    async def take(self, request):
-        self._points.reached("before_take")
-        granted = await super().take(request)
-        self._points.reached("after_take")
-        return granted
-
-    async def append(self, write):
-        self._points.reached("before_commit")
-        await super().append(write)
-        self._points.reached("after_commit")
-
-    async def post_all(self, posts):
-        self._points.reached("before_post_all")
-        entries = await super().post_all(posts)
-        self._points.reached("after_post_all")
-        return entries
-
-    async def post(self, post):
-        self._points.reached("before_post")
-        entry = await super().post(post)
-        self._points.reached("after_post")
-        return entry
+    async def commit(self, request):
+        point = _POINTS.get(type(request))
+        if point is None:
+            return await super().commit(request)
+        self._points.reached(f"before_{point}")
+        answer = await super().commit(request)
+        self._points.reached(f"after_{point}")
+        return answer

@@ -16,6 +16,7 @@ from beforehand import Beforehand
 from beforehand.control.schedules import declare_schedules
 from beforehand.inspect.reader import read_schedules
 from beforehand.journal.backend_rules import FOREVER_MS
+from beforehand.journal.cells import last_firing
 from beforehand.journal.host import uptime_ms
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.queues.firing_times import Schedule, moments
@@ -109,7 +110,7 @@ async def stored(path: Path) -> tuple[list[str], list[str]]:
     await journal.open()
     try:
         for name, known in (await read_schedules(journal)).schedules.items():
-            last = await journal.fired(name, FOREVER_MS)
+            last = await last_firing(journal, name, FOREVER_MS)
             assert last is not None
             for moment in moments(known.schedule, known.since_ms):
                 if moment > last.moment_ms:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from beforehand import Beforehand
+from beforehand.journal.cells import limit_uses
 from tests import forked
 from tests.crash.permit_worker import APART_S, BURST, LIMITS, desk
 from tests.crash.queue_worker import done
@@ -30,7 +31,7 @@ async def submit(journal: Path, names: list[str]) -> None:
 
 async def permits(journal: Path) -> dict[str, int]:
     async with Beforehand(str(journal), agents=[desk], recover=False) as app:
-        return {use.name: len(use.permits) for use in await app.engine.journal.permits()}
+        return {use.name: len(use.permits) for use in await limit_uses(app.engine.journal)}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import pytest
 
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.backends import address_of
-from beforehand.journal.port import BudgetUse
+from beforehand.journal.cells import BudgetUse, budget_uses
 from beforehand.queues.zones import day_of
 from tests import forked
 from tests.crash.test_budgets import CENT, ROOT, Model
@@ -46,7 +46,7 @@ async def sums_and_counters(journal: Path, days: list[str]) -> tuple[list[Budget
                 one[0] += charge.used
                 one[1] += charge.reserved
                 left += charge.reserved
-        counted = [use for day in days for use in await opened.budget_uses({"support": day})]
+        counted = [use for day in days for use in await budget_uses(opened, {"support": day})]
     finally:
         await opened.close()
     return [BudgetUse(*key, *both) for key, both in sorted(sums.items())], counted, left

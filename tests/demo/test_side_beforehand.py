@@ -9,7 +9,7 @@ import pytest
 from beforehand.demo.sides import STEPS, WithBeforehand, place_of
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.memory import MemoryJournal
-from beforehand.journal.port import NewRun, Worker
+from beforehand.journal.port import ClaimRequest, NewRun, Worker
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model import records as r
@@ -32,7 +32,7 @@ async def report_of(records):
     journal = MemoryJournal(now=lambda: 0)
     identity = await journal.open()
     await journal.beat(Worker("w"), 1000)
-    claimed = await journal.claim("request-7", "w", NewRun("desk"))
+    claimed = await journal.commit(ClaimRequest("request-7", "w", NewRun("desk")))
     log = RunLog(journal, claimed.lease, None, genesis(identity.namespace, "request-7"))
     began = [r.RunStarted(agent="desk", input=EMPTY, digest="d"), r.Claimed(worker="w", token=1, boot="b")]
     await log.append([encode(record) for record in (*began, *records)])

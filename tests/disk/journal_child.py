@@ -13,7 +13,7 @@ import os
 import sys
 
 from beforehand.errors import BeforehandError
-from beforehand.journal.port import LeaseGranted, NewRun, Post, RunChange, Worker
+from beforehand.journal.port import ClaimRequest, LeaseGranted, NewRun, Post, RunChange, Worker
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.journal.sqlite.opening import Parts
@@ -42,7 +42,7 @@ async def main(path: str, commits: str, mode: str = "auto", appends: str = "12")
 async def work(journal: SqliteJournal, namespace: str, worker: str, numbers: range) -> int:
     """Go on with the run as a new worker, as one does after a refusal."""
     await journal.beat(Worker(worker), -1)
-    claimed = await journal.claim("r", worker, NewRun("disk"))
+    claimed = await journal.commit(ClaimRequest("r", worker, NewRun("disk")))
     assert isinstance(claimed, LeaseGranted)
     log = RunLog(journal, claimed.lease, claimed.last, genesis(namespace, "r"))
     for number in numbers:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from beforehand.inspect import reader as looking_module
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.memory import MemoryJournal
-from beforehand.journal.port import LeaseGranted, NewRun, RunChange, RunStatus, Write
+from beforehand.journal.port import ClaimRequest, LeaseGranted, NewRun, RunChange, RunStatus, Write
 from beforehand.model.system import PLANTED, PREFIX
 from beforehand.model.waits import PEOPLE, ListedWait
 from beforehand.people.assignments import Handing, hand
@@ -51,10 +51,10 @@ async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]]) -> Jo
     journal = MemoryJournal(lambda: NOW_MS)
     identity = await journal.open()
     for number, (agent, status, waits) in enumerate(runs):
-        claimed = await journal.claim(f"r{number}", "w", NewRun(agent))
+        claimed = await journal.commit(ClaimRequest(f"r{number}", "w", NewRun(agent)))
         assert isinstance(claimed, LeaseGranted)
         change = RunChange(status, waits=msgspec.json.encode(waits), release=True)
-        await journal.append(Write(claimed.lease, change=change))
+        await journal.commit(Write(claimed.lease, change=change))
     for number, step, one in handings:
         await hand(journal, f"r{number}", step, one)
     return JournalReader(journal, identity)

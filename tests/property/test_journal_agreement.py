@@ -12,9 +12,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from beforehand.errors import BeforehandError
+from beforehand.journal.cells import read_hint
 from beforehand.journal.host import HostFacts
 from beforehand.journal.memory import MemoryJournal
-from beforehand.journal.port import Journal, Lease, LeaseGranted, Post, Row, RunChange, RunStatus, Worker
+from beforehand.journal.port import (
+    ClaimRequest,
+    HintRequest,
+    Journal,
+    Lease,
+    LeaseGranted,
+    Post,
+    Row,
+    RunChange,
+    RunStatus,
+    Worker,
+)
 from beforehand.journal.run_log import RunLog, beginning, genesis, verify_chain
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.journal.sqlite.opening import Parts
@@ -67,15 +79,15 @@ class Player:
                 await journal.beat(Worker(worker, machine="m"), lease)
             case ("claim", str(worker), str(run), agent):
                 new = beginning("n", run, agent, [b"1"]) if isinstance(agent, str) else None
-                claimed = await journal.claim(run, worker, new)
+                claimed = await journal.commit(ClaimRequest(run, worker, new))
                 if isinstance(claimed, LeaseGranted):
                     log = RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
                     self.logs.setdefault(run, []).insert(0, log)
                 return claimed
             case ("post", str(key)):
-                return await journal.post(Post("s", key, b'"outside"'))
+                return await journal.commit(Post("s", key, b'"outside"'))
             case ("put_hint", previous, bytes(body)):
-                return await journal.put_hint("h", body, previous if isinstance(previous, bytes) else None)
+                return await journal.commit(HintRequest("h", body, previous if isinstance(previous, bytes) else None))
             case ("pass", int(time)):
                 self.clock[0] += time
             case (str(verb), str(run), *rest):
@@ -109,7 +121,7 @@ class Player:
         for run, found in rows.items():
             assert verify_chain(found, genesis("n", run)) is None
         fates = [await journal.fate(worker) for worker in ("w1", "w2", "w3", "nobody")]
-        return lines, rows, fates, await journal.entries("s"), await journal.hint("h")
+        return lines, rows, fates, await journal.entries("s"), await read_hint(journal, "h")
 
 
 @settings(max_examples=100)

@@ -16,6 +16,7 @@ from beforehand.errors import BeforehandError
 from beforehand.journal.host import HostFacts
 from beforehand.journal.memory import MemoryJournal
 from beforehand.journal.port import (
+    ClaimRequest,
     Journal,
     Lease,
     LeaseGranted,
@@ -147,7 +148,9 @@ class Player:
         match call:
             case Submit(run, (agent, program), place, due_ms):
                 change = RunChange("queued", "waits", due_ms, release=True)
-                return type(await journal.claim(run, "w1", NewRun(agent, (), change, program, place))).__name__
+                return type(
+                    await journal.commit(ClaimRequest(run, "w1", NewRun(agent, (), change, program, place)))
+                ).__name__
             case Take(worker, agents, room, newest, skip):
                 return await self._take(TakeRequest(worker, agents, room, newest, skip))
             case Change(run, change):
@@ -155,9 +158,9 @@ class Player:
                     if line.status == "queued":  # who has claimed it can only call it off
                         change = RunChange("stopped", "called off", release=True)
                     if line.owner is not None:
-                        await journal.append(Write(Lease(run, line.row, line.token, line.owner), (), change))
+                        await journal.commit(Write(Lease(run, line.row, line.token, line.owner), (), change))
             case Claim(run, worker):
-                return await journal.claim(run, worker)
+                return await journal.commit(ClaimRequest(run, worker))
             case Beat(worker, lease_ms):
                 await journal.beat(Worker(worker, machine="m"), lease_ms)
             case Pass(ms):
@@ -166,7 +169,7 @@ class Player:
 
     async def _take(self, request: TakeRequest) -> list[LeaseGranted]:
         before = {line.run: line for line in await self.journal.runs()}
-        granted = await self.journal.take(request)
+        granted = await self.journal.commit(request)
         names = [one.lease.run for one in granted]
         assert len(names) == len(set(names)) <= request.room
         assert set(request.skip).isdisjoint(names)

@@ -83,11 +83,11 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Pristine:
     async def words() -> SignedHead:
         journal = SqliteJournal(file)
         identity = await journal.open()
-        await journal.post(Post("accounts/ben", "", b'{"word":"add","by":"ann"}'))
-        await journal.post(Post("tokens/t1", "", b'{"word":"add","by":"ann"}'))
-        await journal.post(Post("tokens/t1", "", b'{"word":"revoke","by":"ann"}'))
-        await journal.post(Post("pause/pay", "", b'{"why":"stop"}'))
-        await journal.post(Post("audit/1", "", b'{"who":"ben"}'))
+        await journal.commit(Post("accounts/ben", "", b'{"word":"add","by":"ann"}'))
+        await journal.commit(Post("tokens/t1", "", b'{"word":"add","by":"ann"}'))
+        await journal.commit(Post("tokens/t1", "", b'{"word":"revoke","by":"ann"}'))
+        await journal.commit(Post("pause/pay", "", b'{"why":"stop"}'))
+        await journal.commit(Post("audit/1", "", b'{"who":"ben"}'))
         head = await signed_head(journal, identity, 0, (KEY,))
         await journal.close()
         return head
@@ -226,7 +226,7 @@ def test_a_removal_that_numbers_the_rest_anew_is_found(pristine: Pristine, heads
     async def append() -> None:  # the file is as long as before again
         journal = SqliteJournal(pristine.file)
         await journal.open()
-        await journal.post(Post("audit/2", "", b"{}"))
+        await journal.commit(Post("audit/2", "", b"{}"))
         await journal.close()
 
     asyncio.run(append())
@@ -245,10 +245,10 @@ OTHER = {
     "the secret": "update meta set value = 'abcd' where name = 'secret';",
     "a run that waits is listed as completed": "update run set status = 'completed', waits = '[]' where id = 3;",
     "a run that has ended is listed as suspended": "update run set status = 'suspended' where id = 1;",
-    "a trigger": "create trigger evil after insert on ledger begin delete from hint; end;",
+    "a trigger": "create trigger evil after insert on ledger begin delete from cell; end;",
     "a trigger that is gone": "drop trigger run_limits_changed;",
-    "a view in the place of a table": "alter table hint rename to hint_; create view hint as select * from hint_;",
-    "a counter of a shared budget": "insert into budget_use values ('support', '2027-01-02', 'effects', -1000, 0);",
+    "a view in the place of a table": "alter table cell rename to cell_; create view cell as select * from cell_;",
+    "a counter of a shared budget": "insert into cell values ('counter', 'support 2027-01-02', 'effects', '[-1000,0]');",
     "the mark of trust": "update meta set value = 'doubtful' where name = 'trust';",
 }
 

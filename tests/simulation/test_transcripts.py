@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from beforehand.engine.engine import Engine
+from beforehand.journal.cells import read_hint
+from beforehand.journal.port import HintRequest
 from simulator.generator.plans import RANGES
 from simulator.generator.queues import QUEUED
 from simulator.mutations.catalogue import MUTANTS
@@ -62,7 +64,7 @@ def test_a_fault_strikes_where_it_struck_however_many_calls_came_before():
         @functools.wraps(original)
         async def begun(engine: Engine, *given: Any) -> Any:
             began = await original(engine, *given)
-            await engine.journal.put_hint("further", b"{}", await engine.journal.hint("further"))
+            await engine.journal.commit(HintRequest("further", b"{}", await read_hint(engine.journal, "further")))
             return began
 
         return begun

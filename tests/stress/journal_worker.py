@@ -12,7 +12,7 @@ import os
 import sys
 
 from beforehand.journal import host
-from beforehand.journal.port import LeaseGranted, NewRun, Post
+from beforehand.journal.port import ClaimRequest, LeaseGranted, NewRun, Post
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.journal.sqlite.opening import Parts
@@ -24,7 +24,7 @@ async def main(path: str, name: str, runs: int, appends: int, commits: str) -> N
     await journal.beat(host.this_process(name), 3_600_000)
 
     async def work(run: str) -> None:
-        claimed = await journal.claim(run, name, NewRun("stress"))
+        claimed = await journal.commit(ClaimRequest(run, name, NewRun("stress")))
         assert isinstance(claimed, LeaseGranted)
         log = RunLog(journal, claimed.lease, claimed.last, genesis(identity.namespace, run))
         filling = "x" * 300
@@ -34,7 +34,7 @@ async def main(path: str, name: str, runs: int, appends: int, commits: str) -> N
             if number % 5 == 0:
                 log.ride([b'{"rode":%d}' % number])
             if number % 7 == 0:
-                entry = await journal.post(Post("claims", f"k{number}", f'"{run}"'.encode()))
+                entry = await journal.commit(Post("claims", f"k{number}", f'"{run}"'.encode()))
                 os.write(1, f"claim {entry.key} {entry.body.decode()}\n".encode())
         await log.flush()
 

@@ -29,4 +29,4 @@ def test_the_methods_of_protocols_count():
 
 def test_a_keyed_write_asks_for_a_decision_and_commits():
     functions = {function for _, function in keyed_write()}
-    assert {"decide", "SqliteJournal.append"} <= functions
+    assert {"decide", "SqliteJournal.commit"} <= functions

@@ -9,6 +9,8 @@ import pytest
 
 from beforehand import Beforehand, Run, agent
 from beforehand.control.code_location import code_of, note_code, noted_code, noted_programs
+from beforehand.journal.cells import read_hint
+from beforehand.journal.port import HintRequest
 from beforehand.journal.sqlite.journal import SqliteJournal
 
 
@@ -22,10 +24,10 @@ async def other(run: Run, given: str) -> str:
     return given
 
 
-REFUSES = "create trigger full before insert on hint begin select raise(abort, 'database or disk is full'); end"
+REFUSES = "create trigger full before insert on cell begin select raise(abort, 'database or disk is full'); end"
 
 
-@pytest.mark.parametrize("damage", [REFUSES, "drop table hint"])
+@pytest.mark.parametrize("damage", [REFUSES, "drop table cell"])
 def test_a_note_that_cannot_be_stored_is_lost_and_the_app_opens(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ):
@@ -60,7 +62,7 @@ async def a_note_that_cannot_be_read_is_written_again(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "desk.db")
     await journal.open()
     for damaged in (b"not json", b'{"target":"a.py:main","directory":"/"}', b"[1]"):
-        assert await journal.put_hint("target/main", damaged, await journal.hint("target/main"))
+        assert await journal.commit(HintRequest("target/main", damaged, await read_hint(journal, "target/main")))
         assert await noted_code(journal, "main", main.program) is None
         await note_code(journal, [main])
         assert await noted_code(journal, "main", main.program) == code_of(main)

@@ -16,12 +16,13 @@ from beforehand.control.queues import steer_queue
 from beforehand.control.schedules import Scheduler, declare_schedules
 from beforehand.engine.queueing import needs_slot, take_slots
 from beforehand.errors import JournalUnavailable, ParameterMismatch, RunQueued, UsageError
-from beforehand.journal.port import Lease, LeaseGranted, QueuePlace, RunRow
+from beforehand.journal.port import Lease, LeaseGranted, QueuePlace, RunRow, TakeRequest
 from beforehand.model import records as r
 from beforehand.policies import RunBudget
 from beforehand.queues.firing_times import Schedule
 from beforehand.queues.limits import DeclaredLimits, QueueLimits, TenantLimits
 from beforehand.testing.clock import EPOCH_MS
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import DAYS, Lab, virtual
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -272,11 +273,10 @@ async def test_the_look_after_a_failed_one_gives_back_what_that_has_taken_and_no
     """Not the runs of another process, nor those that this one drives, in a queue or in none."""
     desk = desk_of(lab, seconds=100)
     async with lab.app(desk, **DAYS) as other, lab.app(desk, **DAYS) as mine:
-        take = lab.journal.take
 
-        async def taking(request: Any) -> Any:
+        async def taking(request: Any, commit: Commit) -> Any:
             if lost:
-                await take(request)
+                await commit(request)
             raise JournalUnavailable("the answer was lost")
 
         for number, app in enumerate((other, mine)):
@@ -287,10 +287,10 @@ async def test_the_look_after_a_failed_one_gives_back_what_that_has_taken_and_no
             await lab.pass_time(seconds=1)
             assert not driven.done()
         await mine.submit(desk, ticket("lost"))
-        lab.journal.take = taking  # type: ignore[method-assign]  # until it is deleted below
+        as_before = intercept(lab.journal, TakeRequest, taking)
         with pytest.raises(JournalUnavailable):
             await take_slots(mine.engine, 9, ())
-        del lab.journal.take
+        as_before()
         if again:
             lab.journal.fail_next()
             with pytest.raises(JournalUnavailable):

@@ -17,7 +17,7 @@ from beforehand.control.queues import misspelled_tools, steer_queue
 from beforehand.engine.process import newest_limits
 from beforehand.engine.queueing import take_slots
 from beforehand.errors import JournalUnavailable, ParameterMismatch, QueueDraining, QueueFull, RunQueued, UsageError
-from beforehand.journal.port import Busy, Post
+from beforehand.journal.port import Busy, Post, TakeRequest
 from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import (
     ConcurrencyLimit,
@@ -28,6 +28,7 @@ from beforehand.queues.limits import (
     TenantLimits,
 )
 from beforehand.queues.modes import OPEN, QueueCommand, QueueMode, Restriction, command_key, with_command
+from tests.commits import Commit, intercept
 
 began: list[str] = []
 most: list[int] = [0, 0]
@@ -311,7 +312,7 @@ async def test_a_first_submission_replaces_no_limits_that_come_at_the_same_time(
     async with Beforehand(journal, agents=[desk], recover=False) as first:
         await first.submit(desk, ticket("a"))
         async with Beforehand(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False) as second:
-            await second.engine.journal.post(Post("queues", "late", b"{}"))
+            await second.engine.journal.commit(Post("queues", "late", b"{}"))
             assert await newest_limits(second.engine.journal) == Declaration(ONE_AT_A_TIME, 3)
 
 
@@ -325,17 +326,16 @@ async def test_slots_that_a_failed_look_has_taken_are_given_back(
         if begun:
             await app.submit(clerk, ticket("asks", order="0"), queue="mail")
             await reaches(app, "ticket-asks", "suspended")
-        take = journal.take
 
-        async def taking(*args: Any) -> Any:
+        async def taking(request: Any, commit: Commit) -> Any:
             nonlocal failed
-            granted = await take(*args)
+            granted = await commit(request)
             if granted and not failed:
                 failed += 1
                 raise JournalUnavailable("the answer was lost")
             return granted
 
-        monkeypatch.setattr(journal, "take", taking)
+        intercept(journal, TakeRequest, taking)
         if begun:
             await app.service.signal("ticket-asks", "the-answer", payload="yes")
             await reaches(app, "ticket-asks", "completed")
@@ -378,14 +378,14 @@ async def test_a_claim_takes_no_slot_back_that_a_look_under_way_was_given(tmp_pa
     """The look has its slot in the journal, and this process is not told of it yet."""
     async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
         await app.submit(desk, ticket("a"))
-        engine, take = app.engine, app.engine.journal.take
+        engine = app.engine
 
-        async def taking(*args: Any) -> Any:
-            granted = await take(*args)
+        async def taking(request: Any, commit: Commit) -> Any:
+            granted = await commit(request)
             assert isinstance(await engine.leases.claim("ticket-a"), Busy)
             return granted
 
-        monkeypatch.setattr(engine.journal, "take", taking)
+        intercept(engine.journal, TakeRequest, taking)
         assert len(await take_slots(engine, 1, ())) == 1
         assert (await app.drive("ticket-a")).status == "completed"
 
@@ -482,7 +482,7 @@ async def test_of_two_commands_at_once_none_is_lost(tmp_path):
 async def test_a_command_that_cannot_be_read_pauses_its_queue_alone(tmp_path):
     async with Beforehand(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
         await app.submit(desk, ticket("a"))
-        entry = await app.engine.journal.post(Post("queues", command_key("mail", 1), b"{"))
+        entry = await app.engine.journal.commit(Post("queues", command_key("mail", 1), b"{"))
         newest = await app.engine.queues.begin(app.engine.journal)
         assert newest.paused == {"mail"}
         assert str(newest.mode("mail")) == f"paused by ledger entry {entry.id}: it cannot be read"

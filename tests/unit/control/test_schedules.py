@@ -14,9 +14,10 @@ from beforehand.control.schedules import Scheduler, declare_schedules, steer_sch
 from beforehand.engine.engine import LOG
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import read_schedules, troubles_of
+from beforehand.journal.cells import LastFiring, last_firing
 from beforehand.journal.host import JournalClock
 from beforehand.journal.memory import MemoryJournal
-from beforehand.journal.port import LastFiring, LedgerEntry, Post
+from beforehand.journal.port import LedgerEntry, Post
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.model import records as r
 from beforehand.queues.firing_times import MOST_AT_ONCE, MissedRule, Schedule
@@ -205,7 +206,7 @@ async def _fired_by_that_clock(kind: str, tmp_path: Path) -> None:
                                    (10, 9, False), (11, 10, False), (12, 11, True)):  # fmt: skip
             wall[0] = now
             assert (await fire(journal, moment) is not None) == fires, (now, moment)
-        assert await journal.fired("nightly", 9) == LastFiring(8, "nightly@8")
+        assert await last_firing(journal, "nightly", 9) == LastFiring(8, "nightly@8")
     finally:
         await journal.close()
 
@@ -353,7 +354,7 @@ async def test_a_run_that_exists_is_the_run_of_its_moment(lab: Lab, caplog: pyte
 async def test_an_entry_that_cannot_be_read_pauses_all(lab: Lab):
     async with lab.app(desk) as app:
         await declared(app, n=every(60, "all"))
-        await lab.journal.post(Post("schedules", "", b'{"word":"stop"}'))
+        await lab.journal.commit(Post("schedules", "", b'{"word":"stop"}'))
         await app.engine.look()
         await lab.pass_time(minutes=61)
         firing = scheduler(app)

@@ -20,6 +20,7 @@ from beforehand import Beforehand, RunSuspended
 from beforehand.engine.active_run.scopes import stop_numbering
 from beforehand.engine.environment import CrashPoints, Environment, NoCrash, Threads
 from beforehand.engine.settings import Settings
+from beforehand.journal.cells import BudgetUse, use_of
 from beforehand.journal.memory import MemoryJournal
 from beforehand.journal.port import Identity, Worker
 from beforehand.journal.record_codec import decode
@@ -187,6 +188,13 @@ class Lab:
     def of(self, run: str, kind: type[Any]) -> list[Any]:
         return [record for record in self.records(run) if isinstance(record, kind)]
 
+    def uses(self) -> list[BudgetUse]:
+        """The counters of all shared budgets."""
+        places = ((name.rpartition(" "), stored) for name, stored in self.journal._cells["counter"].items())
+        return [
+            use_of(budget, period, *counter) for (budget, _, period), stored in places for counter in stored.items()
+        ]
+
     def durable(self, run: str) -> list[r.Record]:
         """What would be left of one run if the process died now."""
         return [decode(row.body) for row in self.journal._runs[run].rows]
@@ -197,7 +205,14 @@ class Lab:
         rows = [row.body for found in self.journal._runs.values() for row in found.rows]
         listings = [repr(found.listing).encode() for found in self.journal._runs.values()]
         ledger = [entry.stream.encode() + entry.body for entry in self.journal._ledger]
-        return b"\n".join([*rows, *listings, *ledger, *self.journal._hints.values()])
+        return b"\n".join(
+            [
+                *rows,
+                *listings,
+                *ledger,
+                *(body for stored in self.journal._cells["hint"].values() for body in stored.values()),
+            ]
+        )
 
     def forget_what_rides(self) -> None:
         self.journal._riding.clear()

@@ -50,7 +50,7 @@ async def answered_after(ms: int, given: Any) -> tuple[Lab, object]:
     async with lab.app(desk, poll_ms=5) as app, lab.app(desk, poll_ms=5) as other:
 
         async def append(write: Write) -> None:
-            await lab.journal.append(write)
+            await lab.journal.commit(write)
             await asyncio.sleep(LAG_S)
 
         vars(lab.processes[0])["append"] = append

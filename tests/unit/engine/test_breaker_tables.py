@@ -120,9 +120,9 @@ async def test_a_success_forgets_all_failures_of_its_tool_and_keeps_what_retries
             await breakers.failed("mail")
         assert breakers.troubled == bool(failures)
         spent = breakers.states.get("send", (CLOSED, None))[0].tokens
-        hints = dict(lab.journal._hints)
+        hints = await lab.journal.cells("hint")
         await breakers.succeeded("send")
-        assert (lab.journal._hints == hints) == (failures == 0), "nothing is written on the quiet path"
+        assert (await lab.journal.cells("hint") == hints) == (failures == 0), "nothing is written on the quiet path"
         await others.refresh()
         await breakers.refresh()
         for known in (breakers, others):
@@ -162,9 +162,9 @@ async def test_the_newest_command_about_a_tool_holds_for_it_alone(
     lab: Lab, commands: list[ToolPause | None], why: str | None
 ):
     await lab.journal.open()
-    await lab.journal.post(pause_post("other", ToolPause("pause", "eve", "always")))
+    await lab.journal.commit(pause_post("other", ToolPause("pause", "eve", "always")))
     for one in commands:
-        await lab.journal.post(pause_post("send", one) if one is not None else Post("pause/send", "", b"{"))
+        await lab.journal.commit(pause_post("send", one) if one is not None else Post("pause/send", "", b"{"))
     for _again in range(2):
         paused = await paused_tools(lab.journal)
         assert paused.pop("other") == "always"

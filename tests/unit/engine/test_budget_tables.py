@@ -23,7 +23,7 @@ from beforehand import (
 from beforehand.engine.shared_budgets import is_spent, uses_now, waiting_by_budget
 from beforehand.engine.tree_budgets import tree_budget
 from beforehand.errors import BudgetExceeded
-from beforehand.journal.port import BudgetUse
+from beforehand.journal.cells import BudgetUse, budget_uses
 from beforehand.model.money import BILLION
 from beforehand.model.shared_use import PREFIX, TREE
 from beforehand.policies import Budget, Retry, RunBudget
@@ -308,7 +308,7 @@ async def test_calls_that_waited_for_their_turn_while_the_first_child_started_ar
             made = await app.run(root, "ann", budget=RunBudget(model_calls=12, then="stop"))
     assert made == len(lab.sent) == 12
     assert any(name.startswith("leaf") for name in lab.sent)
-    uses = {use.limit: use.used for use in await lab.journal.budget_uses({f"{PREFIX}tree-ann": TREE})}
+    uses = {use.limit: use.used for use in await budget_uses(lab.journal, {f"{PREFIX}tree-ann": TREE})}
     assert uses["model_calls"] == 12
     check_sums(lab)
 

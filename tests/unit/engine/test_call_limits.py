@@ -10,11 +10,13 @@ import pytest
 from beforehand import Key, NotSent, Run, RunSuspended, agent, tool
 from beforehand.cli.queues import list_calls
 from beforehand.errors import JournalUnavailable
-from beforehand.journal.port import Permit, PermitRequest, Worker
+from beforehand.journal.cells import limit_uses
+from beforehand.journal.port import Permit, PermitRequest, ReleaseRequest, Worker
 from beforehand.model import records as r
 from beforehand.policies import Retry
 from beforehand.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ServiceLimit
 from beforehand.queues.limits import DeclaredLimits, TenantLimits
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -77,8 +79,8 @@ async def test_no_more_calls_than_declared_are_under_way_in_two_processes(lab: L
         running = [app.start(desk, f"{number}-{at}") for number in range(10) for at, app in enumerate((one, two))]
         assert len({await run.result() for run in running}) == 20
         assert service.most == 3
-        assert await lab.journal.permits() != []
-        assert [use.permits for use in await lab.journal.permits()] == [()]
+        assert await limit_uses(lab.journal) != []
+        assert [use.permits for use in await limit_uses(lab.journal)] == [()]
     assert max(service.began) < 9, "slots that are free are used soon"
 
 
@@ -124,8 +126,8 @@ async def test_a_process_that_died_gives_its_slots_back(lab: Lab):
         await limit(app, at_once=1)
         await lab.journal.beat(Worker("dying"), 10**9)
         one = AppliedLimit("tool charge", CallLimit(at_once=1))
-        held = PermitRequest(Permit("dying", 1), (one,), app.engine.queues.newest.entry)
-        assert (await lab.journal.permit(held)).granted
+        held = PermitRequest(Permit("dying", 1), (one.cell,), app.engine.queues.newest.entry)
+        assert (await lab.journal.commit(held)).granted
         waits = app.start(desk, "ann")
         await lab.pass_time(seconds=60)
         assert service.began == []
@@ -155,7 +157,7 @@ async def test_a_tool_without_a_limit_asks_for_no_permit(lab: Lab):
     async with lab.app(desk) as app:
         await app.engine.queues.declare(app.engine.journal, DeclaredLimits(tools={"other": CallLimit(at_once=1)}))
         await app.run(desk, "ann")
-        assert await lab.journal.permits() == []
+        assert await limit_uses(lab.journal) == []
 
 
 @virtual
@@ -186,7 +188,7 @@ async def test_a_call_that_outlives_its_attempt_keeps_its_slot(lab: Lab):
         app.start(desk, "ann")
         await lab.pass_time(seconds=10)
         # a coroutine is cancelled when its time is over, so that its slot is free
-        assert [len(use.permits) for use in await lab.journal.permits()] == [0]
+        assert [len(use.permits) for use in await limit_uses(lab.journal)] == [0]
 
 
 @virtual
@@ -221,7 +223,7 @@ async def test_a_permit_is_released_though_its_run_ends_at_once_and_is_no_branch
         await limit(app, at_once=2)
         assert await app.run(desk, "ann") == "charged ann charged a charged b"
         await lab.pass_time(seconds=2)
-        assert [use.permits for use in await lab.journal.permits()] == [()]
+        assert [use.permits for use in await limit_uses(lab.journal)] == [()]
         assert [one.step for one in lab.of("r-ann", r.ReadRecorded)] == ["charge#1", "~1/charge#1", "~2/charge#1"]
 
 
@@ -289,7 +291,7 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_neither_a_permit_
         assert [await one.result() for one in running] == [f"charged {number} again" for number in range(3)]
         assert service.most == 1
         await lab.pass_time(seconds=5)
-        assert [use.permits for use in await lab.journal.permits()] == [()]
+        assert [use.permits for use in await limit_uses(lab.journal)] == [()]
 
 
 @virtual
@@ -303,10 +305,10 @@ async def test_an_app_that_closes_keeps_the_permits_of_calls_that_run_on(lab: La
         await lab.pass_time(seconds=99.5)
         service.seconds = 10**6
         await lab.pass_time(seconds=1)
-    held = [one.operation for use in await lab.journal.permits() for one in use.permits]
+    held = [one.operation for use in await limit_uses(lab.journal) for one in use.permits]
     assert held == ["r-cid/charge#1"]
     lab.journal.kill(lab.processes[-1].worker)
-    assert [use.permits for use in await lab.journal.permits()] == [()]
+    assert [use.permits for use in await limit_uses(lab.journal)] == [()]
 
 
 @virtual
@@ -315,19 +317,18 @@ async def test_a_permit_that_could_not_be_released_is_released_later(lab: Lab):
     desk = charging(service)
     async with lab.app(desk) as app:
         await limit(app, at_once=1)
-        release = lab.journal.release
         failures = [JournalUnavailable("the disk is full")] * 3
 
-        async def failing(permit: Permit, *used) -> None:
+        async def failing(request: ReleaseRequest, commit: Commit) -> None:
             if failures:
                 raise failures.pop()
-            await release(permit, *used)
+            await commit(request)
 
-        lab.journal.release = failing
+        intercept(lab.journal, ReleaseRequest, failing)
         await app.run(desk, "ann")
         assert await app.run(desk, "bob") == "charged bob"
         await lab.pass_time(seconds=10)
-        assert [use.permits for use in await lab.journal.permits()] == [()]
+        assert [use.permits for use in await limit_uses(lab.journal)] == [()]
 
 
 @virtual
@@ -416,7 +417,7 @@ async def test_the_tools_of_a_service_share_its_limit_and_each_keeps_its_own(lab
         for run in running:
             await run.result()
         assert service.most == 3
-        assert {use.name: use.permits for use in await lab.journal.permits()} == {
+        assert {use.name: use.permits for use in await limit_uses(lab.journal)} == {
             "service bank": (),
             "tool refund": (),
         }
@@ -503,7 +504,7 @@ async def test_each_tenant_has_its_share_of_a_service(lab: Lab):
         app.start(desk, "charge-own")
         app.start(desk, "charge-own-too")
         await lab.pass_time(seconds=5)
-        held = {use.name: len(use.permits) for use in await lab.journal.permits()}
+        held = {use.name: len(use.permits) for use in await limit_uses(lab.journal)}
         listed = {one.name: (one.in_use, one.next_ms) for one in await list_calls(lab.journal, declared)}
         assert listed["service bank"] == (6, 0)
         assert listed["service bank / tenant acme"] == (3, None)

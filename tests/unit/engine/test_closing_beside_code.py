@@ -23,8 +23,10 @@ from beforehand import (
 from beforehand.engine.active_run.run import ActiveRun
 from beforehand.engine.active_run.scopes import SCOPE
 from beforehand.errors import RunSuspended
+from beforehand.journal.port import HintRequest
 from beforehand.model import records as r
 from beforehand.policies import Retry
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)
@@ -221,13 +223,12 @@ async def test_a_call_that_ends_beside_its_transaction_is_settled_once(lab: Lab)
 
     async with lab.app(desk) as app:
         await app.engine.breakers.failed("book")
-        put_hint = lab.journal.put_hint
 
-        async def slowly(name: str, body: bytes, previous: bytes | None) -> bool:
+        async def slowly(request: HintRequest, commit: Commit) -> object:
             await asyncio.sleep(1)
-            return await put_hint(name, body, previous)
+            return await commit(request)
 
-        lab.journal.put_hint = slowly  # type: ignore[method-assign]  # as on a busy disk
+        intercept(lab.journal, HintRequest, slowly)  # as on a busy disk
         assert await app.run(desk, "ann") == "done"
     ends = [(one.step, one.status) for one in lab.of("r-ann", r.OperationSettled)]
     assert ends == [("t/~1/reserve#1", "failed"), ("t/~2/book#1", "failed")]

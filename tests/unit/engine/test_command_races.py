@@ -11,6 +11,7 @@ from beforehand.journal.port import Write
 from beforehand.model import records as r
 from beforehand.model.commands import command_stream
 from beforehand.policies import RunBudget
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, Process, virtual
 
 
@@ -30,12 +31,12 @@ def just_before_it_releases(process: Process, then):
     """Do this once, before the commit with which this process releases the run."""
     once = [then]
 
-    async def append(write: Write) -> None:
+    async def releasing(write: Write, commit: Commit) -> None:
         if write.change is not None and write.change.release and once:
             await once.pop()()
-        await process.journal.append(write)
+        await commit(write)
 
-    process.append = append
+    intercept(process, Write, releasing)
 
 
 def just_after_it_reads(process: Process, then):

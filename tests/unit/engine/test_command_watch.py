@@ -12,7 +12,8 @@ from beforehand.engine.engine import Engine
 from beforehand.engine.suspension import LedgerWatch
 from beforehand.errors import RunStopped
 from beforehand.journal.memory import MemoryJournal
-from beforehand.journal.port import Post
+from beforehand.journal.port import ClaimRequest, Post
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -21,7 +22,7 @@ def watching(*runs: str) -> Callable[[str], bool]:
 
 
 async def command(journal: MemoryJournal, run: str) -> None:
-    await journal.post(command_post(run, b"{}"))
+    await journal.commit(command_post(run, b"{}"))
 
 
 @virtual
@@ -35,7 +36,7 @@ async def test_it_finds_commands_of_its_own_runs_since_it_began(lab: Lab):
     assert watch.pending == set(), "a run reads at its claim what came before"
     for run in ("b", "elsewhere", "b"):
         await command(journal, run)
-    await journal.post(Post("event/a/paid/", "", b"1"))
+    await journal.commit(Post("event/a/paid/", "", b"1"))
     await watch.look()
     assert watch.pending == {"b"}
     await watch.look()
@@ -95,15 +96,14 @@ async def test_a_command_that_comes_while_the_run_is_claimed_is_taken(lab: Lab):
 
     async with lab.app(idle, poll_ms=100) as owner:
         process: Any = lab.processes[-1]
-        claim = process.claim
 
-        async def slow(*arguments: Any) -> Any:
-            found = await claim(*arguments)
-            await lab.journal.post(command_post("a", b'{"word":"cancel","by":"ann"}'))
+        async def slow(request: ClaimRequest, commit: Commit) -> Any:
+            found = await commit(request)
+            await lab.journal.commit(command_post("a", b'{"word":"cancel","by":"ann"}'))
             await asyncio.sleep(1)  # the watch looks meanwhile: the run is held and not driven yet
             return found
 
-        process.claim = slow
+        intercept(process, ClaimRequest, slow)
         handle = owner.start(idle, "a")
         await lab.pass_time(seconds=3)
         assert handle.done()

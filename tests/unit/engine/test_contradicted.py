@@ -24,6 +24,7 @@ from beforehand import (
 )
 from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.errors import Deferred, RunStopped, RunSuspended, UsageError
+from beforehand.journal.cells import read_hint
 from beforehand.model import records as r
 from beforehand.people import answers as a
 from beforehand.people.dossier import dossier
@@ -217,7 +218,7 @@ async def test_news_that_its_driver_did_not_look_at_before_the_run_ended_opens_a
         await running
         await lab.pass_time(minutes=1)
         assert [one.item for one in await items(worker.service.reader)] == [OPERATION]
-        mark = await lab.journal.hint("cursor/deliveries")
+        mark = await read_hint(lab.journal, "cursor/deliveries")
         assert mark is not None
         assert not await lab.journal.entries("deliveries", int(mark)), "no worker looks at them again"
 

@@ -28,6 +28,7 @@ from beforehand.journal.port import Post, Write
 from beforehand.model import records as r
 from beforehand.model.commands import command_stream
 from beforehand.model.records import Raw
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import DAYS, Lab, virtual
 
 DAY = timedelta(days=1)
@@ -254,14 +255,12 @@ async def test_an_answer_that_two_look_at_while_another_write_is_checked_is_take
     @agent(run_id="r-{name}", tools=[ask, reserve])
     async def desk(run: Run, name: str) -> str:
         await run.call("ask", {"room": name})
-        lab.journal.append = slowly  # type: ignore[method-assign]  # from here on the disk takes its time
+        intercept(lab.journal, Write, slowly)  # from here on the disk takes its time
         return await reserve(name)
 
-    append = lab.journal.append
-
-    async def slowly(write: Write) -> None:
+    async def slowly(write: Write, commit: Commit) -> None:
         await lab.clock.sleep(1)
-        await append(write)
+        await commit(write)
 
     async with lab.app(desk) as app:
         started = app.start(desk, "ann")
@@ -437,14 +436,14 @@ async def test_messages_that_came_early_become_commands_together_or_not_at_all(l
     await journal.open()
     messages = (ArrivedAnswer("m1", result=result("room 12")), ArrivedAnswer("m2", "failed", why="flooded"))
     for message in messages:
-        await journal.post(Post(arrived_stream("B-7"), message.entry, written(message)))
-    await journal.post(Post(awaited_stream("B-7"), "owner", written(AwaitingOperation("r-ann/book#1", 1, "book"))))
+        await journal.commit(Post(arrived_stream("B-7"), message.entry, written(message)))
+    await journal.commit(Post(awaited_stream("B-7"), "owner", written(AwaitingOperation("r-ann/book#1", 1, "book"))))
     left = writes
 
     class Cut:
         def __getattr__(self, name: str) -> object:
             nonlocal left
-            if name in {"post", "post_all"}:
+            if name == "commit":
                 if not left:
                     raise PowerCut
                 left -= 1

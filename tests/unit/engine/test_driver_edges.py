@@ -32,6 +32,7 @@ from beforehand.journal.record_codec import decode
 from beforehand.model import records as r
 from beforehand.model.waits import decode_waits
 from beforehand.people.loaded_item import load_item
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.transcripts import bury
 
@@ -288,16 +289,16 @@ def fails_at(lab: Lab, kind: type, error: Exception) -> Generator[None]:
     """The journal answers with `error` where a record of this kind is to be stored."""
     process = lab.processes[-1]
 
-    async def append(write: Write) -> None:
+    async def failing(write: Write, commit: Commit) -> None:
         if any(isinstance(decode(row.body), kind) for row in write.rows):
             raise error
-        await process.journal.append(write)
+        await commit(write)
 
-    vars(process)["append"] = append
+    as_before = intercept(process, Write, failing)
     try:
         yield
     finally:
-        del vars(process)["append"]
+        as_before()
 
 
 async def _dies(lab: Lab, desk: Any) -> None:

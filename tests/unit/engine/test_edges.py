@@ -8,10 +8,11 @@ import pytest
 from beforehand import Ambiguous, CannotTell, Operation, Run, Verdict, agent, tool
 from beforehand.engine.exceptions import call_end
 from beforehand.errors import JournalUnavailable, RecordRefused, ResultLost, RunStopped, RunSuspended
-from beforehand.journal.port import Write
+from beforehand.journal.port import HintRequest, Write
 from beforehand.journal.record_codec import decode
 from beforehand.model import records as r
 from beforehand.queues.limits import DeclaredLimits, SharedBudget
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -49,14 +50,14 @@ async def test_a_record_that_the_journal_refuses_is_an_error_of_that_step(lab: L
             await send(name)
         return "refused"
 
-    async def append(write: Write) -> None:
+    async def refusing(write: Write, commit: Commit) -> None:
         if any(isinstance(decode(row.body), r.AttemptStarted) for row in write.rows):
             raise RecordRefused("too large")
-        await lab.journal.append(write)
+        await commit(write)
 
     shared = DeclaredLimits(budgets={"all": SharedBudget(effects=5)}) if how == "under a shared budget" else None
     async with lab.app(desk, queues=shared) as app:
-        lab.processes[0].append = append
+        intercept(lab.processes[0], Write, refusing)
         assert await app.run(desk, "ann") == "refused"
     assert lab.sent == []
     assert lab.of("r-ann", r.AttemptStarted) == []
@@ -139,7 +140,7 @@ async def test_a_cancelled_run_does_not_go_on_reading_the_world_back(lab: Lab):
 
 
 @virtual
-async def test_a_hint_that_others_keep_changing_is_given_up_on(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+async def test_a_hint_that_others_keep_changing_is_given_up_on(lab: Lab):
     @tool
     async def send(name: str) -> str:
         return name
@@ -148,11 +149,11 @@ async def test_a_hint_that_others_keep_changing_is_given_up_on(lab: Lab, monkeyp
     async def desk(run: Run, name: str) -> str:
         return await send(name)
 
-    async def never(name: str, body: bytes, previous: bytes | None) -> bool:
-        lab.sent.append(name)
+    async def never(request: HintRequest, _commit: Commit) -> bool:
+        lab.sent.append(request.name)
         return False
 
     async with lab.app(desk) as app:
-        monkeypatch.setattr(lab.journal, "put_hint", never)
+        intercept(lab.journal, HintRequest, never)
         await app.engine.breakers.failed("send")
     assert lab.sent == ["breaker/send"] * 3

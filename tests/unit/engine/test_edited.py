@@ -10,6 +10,7 @@ import pytest
 from beforehand import Key, Once, Run, Secret, agent, current_operation, tool
 from beforehand.control.service import ControlService
 from beforehand.errors import ArgumentError, Declined, ReplayDiverged, RunSuspended, UsageError
+from beforehand.journal.port import Post
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.people import answers as a
@@ -17,6 +18,7 @@ from beforehand.people.answers import OneOf, answer_all
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from beforehand.policies import Gate
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 
 REFUND = "r-ann/refund#1"
@@ -189,13 +191,12 @@ async def test_the_end_of_the_time_may_fall_into_the_click(lab: Lab, given: Any)
     desk = desk_of(lab, gate=Gate("cents > 5000", within=HOUR))
     async with lab.app(desk) as app:
         await asked(app, desk)
-        post = app.engine.journal.post
 
-        async def an_hour_later(word: Any) -> Any:
+        async def an_hour_later(word: Post, commit: Commit) -> Any:
             await lab.pass_time(hours=1)
-            return await post(word)
+            return await commit(word)
 
-        vars(lab.processes[-1])["post"] = an_hour_later
+        intercept(lab.processes[-1], Post, an_hour_later)
         with pytest.raises(UsageError, match="the time to answer r-ann/refund#1 was over"):
             await a.answer(app.service, REFUND, given, by="bea")
         assert await app.run(desk, "ann") == "expired: no yes or no came in time"

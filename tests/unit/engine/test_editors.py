@@ -141,7 +141,7 @@ async def test_the_engine_refuses_the_word_of_an_editor_that_is_in_the_ledger(la
         await go_on(app, desk)
         now = await load_item(app.service.reader, PAY)
         said = Command("approve", "Bea", record=r.ApprovalGranted(step="pay#1", approval=now.digest, by="Bea"))
-        await app.engine.journal.post(command_post("r-ann", msgspec.json.encode(said)))
+        await app.engine.journal.commit(command_post("r-ann", msgspec.json.encode(said)))
         await go_on(app, desk)
     assert lab.sent == []
     assert lab.of("r-ann", r.CommandApplied)[-1].refused == "Bea proposed it"

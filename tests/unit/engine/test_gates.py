@@ -295,7 +295,7 @@ async def test_one_person_is_one_however_the_name_is_typed(lab: Lab):
             await app.service.approve(REFUND, by=" bea ")
         given = r.ApprovalGranted(step="refund#1", approval=lab.of("r-ann", r.OperationParked)[0].asks, by="BEA")
         body = msgspec.json.encode(Command("approve", "BEA", record=given))
-        await lab.journal.post(Post(command_stream("r-ann"), "", body))
+        await lab.journal.commit(Post(command_stream("r-ann"), "", body))
         await asked(app, desk)
     assert lab.sent == []
 

@@ -1,7 +1,7 @@
 """Runs that wait for a permit whose holder stands still: they hold no slot, and in the end a person is asked."""
 
 from beforehand.inspect.reader import JournalReader
-from beforehand.journal.port import Permit, PermitRequest, Worker
+from beforehand.journal.port import Permit, PermitRequest, ReleaseRequest, Worker
 from beforehand.model import records as r
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
@@ -21,8 +21,8 @@ async def test_a_person_is_told_which_process_stands_still_with_a_permit_and_the
         await limit(app, at_once=1)
         await lab.journal.beat(stopped, 10_000)
         one = AppliedLimit("tool charge", CallLimit(at_once=1))
-        held = PermitRequest(Permit("stopped", 1), (one,), app.engine.queues.newest.entry)
-        assert (await lab.journal.permit(held)).granted
+        held = PermitRequest(Permit("stopped", 1), (one.cell,), app.engine.queues.newest.entry)
+        assert (await lab.journal.commit(held)).granted
         waits = app.start(desk, "ann")
         await lab.pass_time(seconds=60)
         assert await items(reader) == []
@@ -50,8 +50,8 @@ async def test_a_run_that_waits_for_a_permit_of_a_stopped_process_is_suspended_a
         await limit(app, at_once=1)
         await lab.journal.beat(Worker("stopped", machine="here", pid=4711), 10_000)
         one = AppliedLimit("tool charge", CallLimit(at_once=1))
-        held = PermitRequest(Permit("stopped", 1), (one,), app.engine.queues.newest.entry)
-        assert (await lab.journal.permit(held)).granted
+        held = PermitRequest(Permit("stopped", 1), (one.cell,), app.engine.queues.newest.entry)
+        assert (await lab.journal.commit(held)).granted
         app.start(desk, "ann")
         suspended = []
         for _ in range(6):
@@ -70,7 +70,7 @@ async def test_a_run_that_waits_for_a_permit_of_a_stopped_process_is_suspended_a
         assert "process 4711" in item.asks
         assert len(lab.of("r-ann", r.Claimed)) < 15, "in the end it looks again once a minute"
         await lab.journal.beat(Worker("stopped", machine="here", pid=4711), 10_000)  # it was continued
-        await lab.journal.release(held.permit)
+        await lab.journal.commit(ReleaseRequest(held.permit, {one.cell.name: None}))
         await lab.pass_time(minutes=2)
         assert len(service.began) == 1
         assert (await lab.journal.runs(run="r-ann"))[0].status == "completed"
@@ -131,8 +131,8 @@ async def test_a_call_of_a_model_behind_a_process_that_stands_still_is_no_questi
     async with lab.app(desk, queues=limited(at_once=1), recover=True, pause_bound_ms=60_000) as app:
         await lab.journal.beat(stopped, 10_000)
         one = AppliedLimit("model acme/big", CallLimit(at_once=1))
-        held = PermitRequest(Permit("stopped", 1), (one,), app.engine.queues.newest.entry)
-        assert (await lab.journal.permit(held)).granted
+        held = PermitRequest(Permit("stopped", 1), (one.cell,), app.engine.queues.newest.entry)
+        assert (await lab.journal.commit(held)).granted
         app.start(desk, "ann")
         await lab.pass_time(hours=1)
         (line,) = await lab.journal.runs(run="r-ann")

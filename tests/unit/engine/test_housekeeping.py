@@ -101,8 +101,8 @@ async def test_one_unreadable_command_keeps_no_other_from_being_applied(lab: Lab
     async with lab.app(idle, poll_ms=1000) as owner, lab.app() as other:
         runs = [owner.start(idle, name) for name in ("a", "b")]
         await lab.pass_time(seconds=1)
-        await lab.journal.post(command_post("a", b'{"word":"cancel","by":null}'))
-        await lab.journal.post(Post("pause/pay", "", b"7"))
+        await lab.journal.commit(command_post("a", b'{"word":"cancel","by":null}'))
+        await lab.journal.commit(Post("pause/pay", "", b"7"))
         await other.service.pause_tool("mail", by="ann")
         for name in ("a", "b"):
             assert (await wait_until_applied(other.engine, await other.service.cancel(name, by="ann"))).at_once
@@ -125,7 +125,7 @@ async def test_an_unreadable_command_to_a_run_that_no_process_drives_is_set_asid
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "a")
-        unreadable = await lab.journal.post(command_post("a", b'{"word":"cancel","by":null}'))
+        unreadable = await lab.journal.commit(command_post("a", b'{"word":"cancel","by":null}'))
         assert (await app.service.cancel("a", by="ann")).at_once
         assert [one.entry for one in await set_aside_entries(lab.journal)] == [unreadable.id]
     assert [bool(one.refused) for one in lab.of("a", r.CommandApplied)] == [True, False]

@@ -13,6 +13,7 @@ from beforehand.engine.settings import Settings
 from beforehand.errors import RunStopped
 from beforehand.journal.port import Lease, Worker, Write
 from beforehand.model import records as r
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, Process, virtual
 
 
@@ -451,17 +452,18 @@ async def test_a_run_on_its_last_chance_runs_alone_until_its_progress_is_durable
     async def other(run: Run, name: str) -> None:
         begun.append(name)
 
-    append, flush, waits = lab.journal.append, lab.journal.flush, {"n": 10}
+    flush, waits = lab.journal.flush, {"n": 10}
 
-    async def slow_append(write: Write) -> None:
+    async def slow_commit(write: Write, commit: Commit) -> None:
         await asyncio.sleep(waits.get(write.lease.run, 0))
-        await append(write)
+        await commit(write)
 
     async def slow_flush(lease: Lease) -> None:
         await asyncio.sleep(waits.get(lease.run, 0))
         await flush(lease)
 
-    lab.journal.append, lab.journal.flush = slow_append, slow_flush  # type: ignore[method-assign]  # a busy disk
+    intercept(lab.journal, Write, slow_commit)
+    lab.journal.flush = slow_flush  # type: ignore[method-assign]  # a busy disk
     thinker.quick = True
     async with lab.app(thinker.agent, other) as app:
         last = app.start(thinker.agent, "n")

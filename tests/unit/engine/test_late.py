@@ -66,7 +66,7 @@ async def test_a_report_or_a_word_that_no_longer_fits_is_recorded_as_refused(lab
         for step in ("send#1", "send#9"):
             record = r.Resolved(step=step, word="happened", by="eve", attempts=1)
             body = msgspec.json.encode(Command("resolve", "eve", record=record))
-            await lab.journal.post(Post(command_stream("r-ann"), "", body))
+            await lab.journal.commit(Post(command_stream("r-ann"), "", body))
         await app.service.signal("r-ann", "go")
         assert await app.run(desk, "ann") == "ann"
     refusals = [applied.refused for applied in lab.of("r-ann", r.CommandApplied)]
@@ -96,7 +96,7 @@ async def test_a_report_about_an_attempt_that_another_owner_made_proves_nothing(
         app.start(desk, "ann")
         await lab.pass_time(seconds=3)
         record = r.LateReport(step="send#1", number=number, end=r.End("not_sent", "held back"), token=token)
-        await lab.journal.post(Post(command_stream("r-ann"), "", written(Command(record=record))))
+        await lab.journal.commit(Post(command_stream("r-ann"), "", written(Command(record=record))))
         await lab.pass_time(seconds=30)
     assert lab.sent == ["ann"], "it is not called again"
     (refused,) = lab.of("r-ann", r.CommandApplied)

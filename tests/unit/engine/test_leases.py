@@ -15,7 +15,7 @@ from beforehand.engine.settings import Settings
 from beforehand.errors import RunBusy, RunSuspended
 from beforehand.journal import host
 from beforehand.journal.host import JournalClock
-from beforehand.journal.port import LeaseGranted, RunRow, RunStatus
+from beforehand.journal.port import ClaimRequest, LeaseGranted, RunRow, RunStatus
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import RunLog
 from beforehand.journal.sqlite.journal import SqliteJournal
@@ -114,7 +114,7 @@ def test_no_step_under_a_lost_lease_raises_what_agent_code_could_catch(tmp_path)
 
     async def take_over(second):
         await second.engine.beat()
-        claimed = await second.engine.journal.claim("many-1", second.engine.worker.id)
+        claimed = await second.engine.journal.commit(ClaimRequest("many-1", second.engine.worker.id))
         assert isinstance(claimed, LeaseGranted)
         log = RunLog(second.engine.journal, claimed.lease, claimed.last, claimed.last.hash)
         stamp = {"worker": second.engine.worker.id, "token": claimed.lease.token, "boot": "shifted", "number": 1}

@@ -5,18 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from beforehand.queues.call_limits import (
-    AppliedLimit,
-    CallLimit,
-    CallPace,
-    LimitVerdict,
-    judge,
-    judge_all,
-    on_boot,
-    opens_in_ms,
-    settled,
-    slowed,
-)
+from beforehand.journal.cells import CallPace, LimitVerdict, judge, judge_all, on_boot, opens_in_ms, settled, slowed
+from beforehand.model.cell_limit import CellLimit
+from beforehand.queues.call_limits import CallLimit
 
 S = 10**9  # a second
 EACH_SECOND, BURST = CallLimit(rate="1/second"), CallLimit(rate="1/second", burst=3)
@@ -59,13 +50,15 @@ def pace(due_s: int, busy_s: int = 0, closed_s: int = 0, apart_ns: int = S, boot
 def test_a_request_is_judged_by_what_is_due_and_by_what_is_under_way(
     limit: CallLimit, in_use: int, before: CallPace, units: int, verdict: tuple[bool, bool, int, CallPace]
 ):
-    assert judge(limit, in_use, before, "now", 100_000, units) == LimitVerdict(*verdict)
-    applied = AppliedLimit("mail", limit, units=units)
+    applied = limit.cell("mail", units)
+    assert judge(applied, in_use, before, "now", 100_000) == LimitVerdict(*verdict)
     assert judge_all([(applied, in_use, before)], "now", 100_000) == [LimitVerdict(*verdict)]
-    refused = (AppliedLimit("full", CallLimit(at_once=1)), 1, CallPace())
+    refused = (CellLimit("full", at_once=1), 1, CallPace())
     beside, _ = judge_all([(applied, in_use, before), refused], "now", 100_000)
-    assert (beside.granted, beside.pace) == (False, on_boot(limit, before, "now", 100_000)), "one refusal is one of all"
-    assert beside.wait_ms == opens_in_ms(limit, before, "now", 100_000)
+    assert (beside.granted, beside.pace) == (False, on_boot(limit.cell(), before, "now", 100_000)), (
+        "one refusal is one of all"
+    )
+    assert beside.wait_ms == opens_in_ms(limit.cell(), before, "now", 100_000)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +82,7 @@ def test_a_request_is_judged_by_what_is_due_and_by_what_is_under_way(
 def test_a_pace_is_read_on_the_clock_of_this_boot_and_at_the_rate_in_force(
     limit: CallLimit, before: CallPace, after: CallPace
 ):
-    assert on_boot(limit, before, "now", 100_000) == after
+    assert on_boot(limit.cell(), before, "now", 100_000) == after
 
 
 @pytest.mark.parametrize(

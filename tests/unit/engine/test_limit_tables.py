@@ -12,9 +12,10 @@ import pytest
 from beforehand import Key, NotSent, Run, agent, tool
 from beforehand.engine.call_limits import RecordedLimits
 from beforehand.errors import ModelError
-from beforehand.journal.port import Permit, PermitAnswer, PermitRequest, Post, Worker
+from beforehand.journal.cells import limit_uses
+from beforehand.journal.port import Permit, PermitAnswer, PermitRequest, Post, ReleaseRequest, SlowRequest, Worker
 from beforehand.model.usage import Usage
-from beforehand.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ModelLimit, ServiceLimit
+from beforehand.queues.call_limits import CallLimit, LimitedCall, ModelLimit, ServiceLimit
 from beforehand.queues.limits import STREAM, DeclaredLimits, TenantLimits
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_call_limits import Service, charging, known_to_all, limit
@@ -27,8 +28,8 @@ async def permit(lab: Lab, limit: CallLimit, units: int = 1) -> PermitAnswer:
     """Ask for a permit under one limit, as one process; it is released at once."""
     await lab.journal.beat(Worker("w"), 10**9)
     asked = Permit("w", lab.clock.wall_ms())
-    answer = await lab.journal.permit(PermitRequest(asked, (AppliedLimit("mail", limit, units=units),), 0, 600_000))
-    await lab.journal.release(asked)
+    answer = await lab.journal.commit(PermitRequest(asked, (limit.cell("mail", units),), 0, 600_000))
+    await lab.journal.commit(ReleaseRequest(asked, {"mail": None}))
     return answer
 
 
@@ -79,12 +80,12 @@ async def test_what_a_call_did_not_use_is_given_back_while_calls_have_been_due_s
     await lab.journal.open()
     await lab.journal.beat(Worker("w"), 10**9)
     burst, first = CallLimit(rate="1/second", burst=20), Permit("w", 1)
-    asked = PermitRequest(first, (AppliedLimit("mail", burst, units=10),), 0, 600_000)
-    assert (await lab.journal.permit(asked)).granted
+    asked = PermitRequest(first, (burst.cell("mail", 10),), 0, 600_000)
+    assert (await lab.journal.commit(asked)).granted
     await lab.pass_time(seconds=second_s)
     assert (await permit(lab, burst, units=10)).granted
     await lab.pass_time(seconds=1)
-    await lab.journal.release(first, {"mail": used})
+    await lab.journal.commit(ReleaseRequest(first, {"mail": used}))
     (state,) = (await permit(lab, CallLimit(rate="1/second"))).limits
     assert state.wait_ms == (waits_s or 1) * 1000, "a call that is granted is the next one's wait"
 
@@ -107,17 +108,19 @@ async def test_a_reader_waits_where_the_journal_would_refuse_and_for_as_long(
     await lab.journal.open()
     await lab.journal.beat(Worker("w"), 10**9)
     limits = DeclaredLimits(tools={"mail": declared})
-    entry = await lab.journal.post(Post(STREAM, "", b""))
+    entry = await lab.journal.commit(Post(STREAM, "", b""))
 
     def request(number: int) -> PermitRequest:
-        return PermitRequest(Permit("w", number), limits.of_call(LimitedCall("mail")), entry.id, 600_000)
+        return PermitRequest(
+            Permit("w", number), tuple(one.cell for one in limits.of_call(LimitedCall("mail"))), entry.id, 600_000
+        )
 
-    given = sum([(await lab.journal.permit(request(number))).granted for number in range(under_way)])
+    given = sum([(await lab.journal.commit(request(number))).granted for number in range(under_way)])
     if asked_s:
-        await lab.journal.slow(["tool mail"], asked_s * 1000)
-    uses, now = await lab.journal.permits(), lab.journal.now()
+        await lab.journal.commit(SlowRequest(("tool mail",), asked_s * 1000))
+    uses, now = await limit_uses(lab.journal), lab.journal.now()
     wait = RecordedLimits(limits, uses, now, poll_ms=250).wait(LimitedCall("mail"))
-    answer = await lab.journal.permit(request(99))
+    answer = await lab.journal.commit(request(99))
     assert answer.granted == (wait is None), f"{given} of {under_way} under way"
     if wait is not None:
         (state,) = answer.limits

@@ -9,8 +9,10 @@ import pytest
 
 from beforehand import Run, agent
 from beforehand.engine.call_limits import CallLimits
+from beforehand.journal.port import ReleaseRequest
 from beforehand.queues.call_limits import CallLimit, LimitedCall, ModelLimit
 from beforehand.queues.limits import DeclaredLimits
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 
 TOOL, MODEL = LimitedCall("charge"), LimitedCall(models=("acme/big",), tokens=5)
@@ -189,15 +191,14 @@ async def test_nothing_is_known_of_a_limit_under_which_no_call_has_to_wait(lab: 
 async def test_a_permit_that_was_refused_is_not_given_back_once_more(lab: Lab, granted: bool):
     released: list[Any] = []
     async with lab.app(desk, queues=declared(ONE), poll_ms=POLL_MS) as app:
-        limits, give_back = app.engine.limits, lab.journal.release
+        limits = app.engine.limits
 
-        async def release(permit: Any, used: Any = ()) -> None:
-            released.append(permit.operation)
-            await give_back(permit, used or {})
+        async def release(request: ReleaseRequest, commit: Commit) -> None:
+            released.append(request.permit.operation)
+            await commit(request)
 
-        lab.journal.release = release  # type: ignore[method-assign]  # until it is deleted below
+        intercept(lab.journal, ReleaseRequest, release)
         assert await limits.take(TOOL, "r-ann/charge#1") is not None
         assert await limits.take(TOOL, "r-bob/charge#1") is None
         await limits.release_rest({"r-ann"} if granted else ())
         assert released == ([] if granted else ["r-ann/charge#1"])
-        del lab.journal.release

@@ -9,6 +9,7 @@ import pytest
 
 from beforehand import Run, RunSuspended, agent
 from beforehand.errors import BudgetExceeded, ModelError, RunStopped, UsageError
+from beforehand.journal.cells import limit_uses
 from beforehand.journal.record_codec import decode_all
 from beforehand.model.records import DecisionRecorded
 from beforehand.model.usage import Usage
@@ -73,7 +74,7 @@ async def test_no_more_calls_of_a_model_are_under_way_in_two_processes(lab: Lab)
         running = [app.start(desk, f"{number}-{at}") for number in range(6) for at, app in enumerate((one, two))]
         assert len({await run.result() for run in running}) == 12
         await lab.pass_time(seconds=1)
-        assert {use.name: use.permits for use in await lab.journal.permits()} == {"model acme/big": ()}
+        assert {use.name: use.permits for use in await limit_uses(lab.journal)} == {"model acme/big": ()}
     assert server.most == 2
     assert max(server.began) < 15
 
@@ -209,7 +210,7 @@ async def test_tokens_are_charged_to_the_model_that_answered_for_all_and_for_its
         await lab.pass_time(seconds=5)
         assert (await lab.journal.runs(run="r-ann"))[0].status == "completed"
         now_ns = lab.journal.now().ms * 1_000_000
-        due = {use.name for use in await lab.journal.permits() if use.pace.due_ns - now_ns > 20 * 10**9}
+        due = {use.name for use in await limit_uses(lab.journal) if use.pace.due_ns - now_ns > 20 * 10**9}
     assert due == {f"tokens of {model}{whose}" for model in charged for whose in ("", " / tenant acme")}
 
 
@@ -219,7 +220,7 @@ async def test_a_model_without_a_limit_asks_for_no_permit(lab: Lab):
     desk = asking(server, "other")
     async with lab.app(desk, queues=limited(at_once=1)) as app:
         await app.run(desk, "ann")
-        assert await lab.journal.permits() == []
+        assert await limit_uses(lab.journal) == []
 
 
 @virtual

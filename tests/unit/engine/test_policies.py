@@ -10,6 +10,7 @@ from beforehand.errors import RunSuspended
 from beforehand.inspect.explain import explain
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.timeline import timeline
+from beforehand.journal.port import Write
 from beforehand.model import records as r
 from beforehand.model.decision.situation import Now
 from beforehand.model.policy import Ruling, version_of
@@ -20,6 +21,7 @@ from beforehand.people.items import items
 from beforehand.people.policy.archive import kept_policy, kept_versions
 from beforehand.people.standing_permissions import add_standing
 from beforehand.testing.clock import EPOCH_MS
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds, refunds_of_any
 
@@ -328,13 +330,12 @@ async def test_what_is_held_for_a_commit_keeps_its_ruling(lab: Lab):
 async def test_a_ruling_shares_the_commit_of_the_attempt_that_it_lets_through(lab: Lab, judged: bool):
     desk = refunds(lab, 4000, gate="")
     commits: list[Any] = []
-    append = lab.journal.append
 
-    async def counted(write: Any) -> None:
+    async def counted(write: Any, commit: Commit) -> None:
         commits.append(write)
-        await append(write)
+        await commit(write)
 
-    lab.journal.append = counted  # type: ignore[method-assign]  # what waits for the disk is counted
+    intercept(lab.journal, Write, counted)  # what waits for the disk is counted
     async with lab.app(desk, policy=policy(SMALL) if judged else None) as app:
         await app.run(desk, "ann")
     assert len(commits) == 3, "the attempt, its outcome, and the end of the run"

@@ -14,6 +14,7 @@ from beforehand.model import records as r
 from beforehand.model.run_budget import BudgetState
 from beforehand.policies import RunBudget
 from beforehand.queues.limits import DeclaredLimits, SharedBudget
+from tests.commits import Commit, intercept
 from tests.unit.agent.test_hosted import in_host_tasks
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
@@ -456,21 +457,22 @@ async def test_branches_that_share_a_budget_with_other_runs_do_not_both_take_the
 def test_a_budget_that_is_raised_while_a_process_releases_the_run_counts(before: bool):
     @virtual
     async def story(lab: Lab) -> None:
-        desk, append = asking(lab), lab.journal.append
+        desk = asking(lab)
         async with lab.app(desk) as first, lab.app(desk, recover=True) as other:
+            raised: list[bool] = []
 
-            async def raised_meanwhile(write: Write) -> None:
-                if write.change is not None and write.change.status == "stopped":
-                    lab.journal.append = append  # type: ignore[method-assign]  # once
+            async def raised_meanwhile(write: Write, commit: Commit) -> None:
+                if write.change is not None and write.change.status == "stopped" and not raised:
+                    raised.append(True)
                     await other.service.raise_budget("r-ann", {"model_calls": 9}, by="eve")
-                await append(write)
+                await commit(write)
 
             if before:
-                lab.journal.append = raised_meanwhile  # type: ignore[method-assign]  # once
+                intercept(lab.journal, Write, raised_meanwhile)
             with pytest.raises(RunStopped):
                 await first.run(desk, "ann", budget=RunBudget(model_calls=2))
             if not before:
-                lab.journal.append = raised_meanwhile  # type: ignore[method-assign]  # once
+                intercept(lab.journal, Write, raised_meanwhile)
                 with pytest.raises(RunStopped):
                     await first.run(desk, "ann")
             await lab.pass_time(minutes=1)

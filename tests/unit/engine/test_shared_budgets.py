@@ -13,11 +13,13 @@ import pytest
 from beforehand import Natural, Operation, Run, RunSuspended, agent, tool
 from beforehand.engine.shared_budgets import is_spent, uses_now
 from beforehand.errors import BudgetExceeded, JournalUnavailable, RunStopped
-from beforehand.journal.port import BudgetUse, Write
+from beforehand.journal.cells import BudgetUse
+from beforehand.journal.port import Write
 from beforehand.model import records as r
 from beforehand.queues.limits import DeclaredLimits, SharedBudget
 from beforehand.queues.zones import day_of
 from beforehand.testing.clock import EPOCH_MS
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import DAYS, Lab, charges_in, virtual
 from tests.unit.engine.test_crashes import DiesAt
 from tests.unit.engine.test_run_budgets import asking
@@ -31,7 +33,7 @@ def counted(lab: Lab) -> dict[tuple[str, str], tuple[int, int]]:
     """What the journal counts, over all days: used and reserved by budget and limit."""
     lab.journal._settle()
     found: dict[tuple[str, str], tuple[int, int]] = {}
-    for use in lab.journal._uses.values():
+    for use in lab.uses():
         used, reserved = found.get((use.budget, use.limit), (0, 0))
         found[use.budget, use.limit] = used + use.used, reserved + use.reserved
     return found
@@ -46,7 +48,9 @@ def check_sums(lab: Lab) -> None:
             one = sums.setdefault((charge.budget, charge.period, charge.limit), [0, 0])
             one[0] += charge.used
             one[1] += charge.reserved
-    assert {key: BudgetUse(*key, *both) for key, both in sums.items()} == lab.journal._uses
+    assert {key: BudgetUse(*key, *both) for key, both in sums.items()} == {
+        (use.budget, use.period, use.limit): use for use in lab.uses()
+    }
 
 
 @virtual
@@ -215,17 +219,16 @@ async def test_reserving_begins_no_branch_of_the_agent(lab: Lab):
 @pytest.mark.parametrize("turns", range(20))
 @virtual
 async def test_a_branch_that_the_agent_leaves_behind_while_it_reserves_is_settled_with_the_run(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, turns: int, wait_ms: int
+    lab: Lab, turns: int, wait_ms: int
 ):
     """Its reservation is refused, or counts with the end of the run; neither keeps the run from completing."""
-    append = lab.journal.append
 
-    async def slow(write: Write) -> None:
+    async def slow(write: Write, commit: Commit) -> None:
         await asyncio.sleep(wait_ms / 1000)
-        await append(write)
+        await commit(write)
         await asyncio.sleep(wait_ms / 1000)
 
-    monkeypatch.setattr(lab.journal, "append", slow)
+    intercept(lab.journal, Write, slow)
 
     async def ask(question: str) -> str:
         return question
@@ -301,7 +304,7 @@ async def test_a_day_ends_at_the_midnight_of_its_zone(lab: Lab, zone: str):
         assert len(lab.sent) == 1
         await lab.pass_time(seconds=60)
         assert len(lab.sent) == 2
-    assert len({use.period for use in lab.journal._uses.values()}) == 2
+    assert len({use.period for use in lab.uses()}) == 2
     check_sums(lab)
 
 

@@ -19,6 +19,7 @@ from beforehand import (
     tool,
 )
 from beforehand.errors import BudgetExceeded, OperationFailed, RunStopped
+from beforehand.journal.cells import budget_uses
 from beforehand.model import records as r
 from beforehand.model.shared_use import PREFIX
 from beforehand.policies import Budget, RunBudget
@@ -286,7 +287,9 @@ class Payers:
 
 async def of_tree(lab: Lab) -> dict[str, tuple[int, int]]:
     check_sums(lab)
-    return {use.limit: (use.used, use.reserved) for use in await lab.journal.budget_uses({f"{PREFIX}tree-ann": "tree"})}
+    return {
+        use.limit: (use.used, use.reserved) for use in await budget_uses(lab.journal, {f"{PREFIX}tree-ann": "tree"})
+    }
 
 
 @virtual

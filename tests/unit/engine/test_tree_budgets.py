@@ -10,7 +10,7 @@ import pytest
 from beforehand import Natural, NotSent, Run, agent, tool
 from beforehand.errors import BudgetExceeded, ChildStopped, DecisionFailed, RunStopped
 from beforehand.inspect.fork import fork
-from beforehand.journal.port import BudgetUse
+from beforehand.journal.cells import BudgetUse, budget_uses
 from beforehand.model import records as r
 from beforehand.model.shared_use import PREFIX, TREE
 from beforehand.policies import Budget, Retry, RunBudget
@@ -58,7 +58,7 @@ async def counted(lab: Lab) -> dict[str, tuple[int, int]]:
             one = sums.setdefault(charge.limit, [0, 0])
             one[0] += charge.used
             one[1] += charge.reserved
-    uses: list[BudgetUse] = await lab.journal.budget_uses({PREFIX + RUN: TREE})
+    uses: list[BudgetUse] = await budget_uses(lab.journal, {PREFIX + RUN: TREE})
     found = {use.limit: (use.used, use.reserved) for use in uses}
     assert found == {limit: (used, reserved) for limit, (used, reserved) in sums.items()}
     return found
@@ -281,7 +281,7 @@ def root_with(run_beside: Callable[[Run], list[Awaitable[Any]]], seconds: float 
 
 def uses(lab: Lab) -> dict[tuple[str, str], tuple[int, int]]:
     lab.journal._settle()
-    return {(use.budget, use.limit): (use.used, use.reserved) for use in lab.journal._uses.values()}
+    return {(use.budget, use.limit): (use.used, use.reserved) for use in lab.uses()}
 
 
 @virtual

@@ -15,7 +15,7 @@ def waiter() -> asyncio.Future[None]:
 async def test_an_entry_wakes_those_that_watch_its_stream_and_no_others(lab: Lab):
     journal = lab.journal
     await journal.open()
-    await journal.post(Post("paid", "", b"0"))
+    await journal.commit(Post("paid", "", b"0"))
     ledger = LedgerWatch(journal, set().__contains__)
     await ledger.begin()
     with ledger.over("paid") as one, ledger.over("paid") as two, ledger.over("sent") as other:
@@ -24,7 +24,7 @@ async def test_an_entry_wakes_those_that_watch_its_stream_and_no_others(lab: Lab
             assert watch.begin_read()
             watch.wake_at_news(wait)
         assert await ledger.look() == set(), "what was there at the start is not new"
-        await journal.post(Post("paid", "", b"1"))
+        await journal.commit(Post("paid", "", b"1"))
         assert await ledger.look() == {"paid"}
         assert [wait.done() for wait in waits] == [True, True, False]
         assert [watch.begin_read() for watch in (one, two, other)] == [True, True, False]
@@ -39,7 +39,7 @@ async def test_an_entry_between_a_read_and_its_wait_is_not_missed(lab: Lab):
     with ledger.over("paid") as watch:
         assert watch.begin_read()
         await journal.entries("paid")
-        await journal.post(Post("paid", "", b"1"))
+        await journal.commit(Post("paid", "", b"1"))
         await ledger.look()
         wait = waiter()
         watch.wake_at_news(wait)

@@ -19,6 +19,7 @@ from beforehand.journal.port import Write
 from beforehand.journal.record_codec import decode
 from beforehand.model import records as r
 from beforehand.testing.clock import EPOCH_MS, ticks_ms
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab
 
 EXPECTED: Final = Path(__file__).parent / "stories"
@@ -35,17 +36,18 @@ class Transcript:
         self.lines: list[str] = []
         self._began = lab.loop.time()
         journal = lab.journal
-        append, ride = journal.append, journal.ride
+        ride = journal.ride
 
-        async def appending(write: Write) -> None:
+        async def committing(write: Write, commit: Commit) -> None:
             self._rows("=", write)
-            await append(write)
+            await commit(write)
 
         def riding(write: Write) -> None:
             self._rows("+", write)
             ride(write)
 
-        journal.append, journal.ride = appending, riding  # type: ignore[method-assign]  # it listens, and hands on
+        intercept(journal, Write, committing)
+        journal.ride = riding  # type: ignore[method-assign]  # it listens, and hands on
 
     def note(self, mark: str, what: object) -> None:
         """Write a line."""

@@ -177,7 +177,7 @@ async def test_a_portion_that_cannot_be_read_is_counted_again(
         tallies = RecordTallies()
         while tallies.through < number * 10:
             await tallies.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True)
-        await lab.journal.post(Post(f"{TALLIES}/0", str(number), body))
+        await lab.journal.commit(Post(f"{TALLIES}/0", str(number), body))
         for _ in range(2):
             assert plain(await counted(lab, reader, stores=True)) == plain(expected)
     assert len(await portions(lab)) == expected.through // 10 > number

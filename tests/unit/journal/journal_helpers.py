@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from beforehand.journal.host import HostFacts
-from beforehand.journal.port import Fate, Journal, LeaseGranted, NewRun, Worker
+from beforehand.journal.port import ClaimRequest, Fate, Journal, LeaseGranted, NewRun, Worker
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase, Value
 from beforehand.journal.sqlite.journal import SqliteJournal
@@ -25,7 +25,7 @@ def body(value: int) -> bytes:
 
 async def start_log(journal: Journal, run: str = "r", worker: str = "w") -> RunLog:
     await journal.beat(Worker(worker), LONG_MS)
-    claimed = await journal.claim(run, worker, NewRun("desk"))
+    claimed = await journal.commit(ClaimRequest(run, worker, NewRun("desk")))
     assert isinstance(claimed, LeaseGranted), claimed
     return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from beforehand.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from beforehand.journal.backend_rules import MAX_BODY
 from beforehand.journal.memory import MemoryJournal
-from beforehand.journal.port import Post, Row
+from beforehand.journal.port import ClaimRequest, Post, Row
 from beforehand.journal.run_log import genesis, verify_chain
 from tests.unit.journal.journal_helpers import body, error_of, start_log, stored
 
@@ -50,7 +50,7 @@ def test_a_refusal_leaves_the_log_where_it_was() -> None:
     async def main() -> None:
         journal = memory()
         await journal.open()
-        await journal.post(Post("s", "taken", b"1"))
+        await journal.commit(Post("s", "taken", b"1"))
         log = await start_log(journal)
         place = (log.seq, log.head)
         assert isinstance(await error_of(log.append([body(1)], posts=(Post("s", "taken", b"2"),))), LedgerTaken)
@@ -89,7 +89,7 @@ def test_a_lost_lease_is_heard_again_and_again() -> None:
         await journal.open()
         log = await start_log(journal)
         journal.kill("w")
-        await journal.claim("r", "v")
+        await journal.commit(ClaimRequest("r", "v"))
         log.ride([body(1)])
         assert isinstance(await error_of(log.flush()), LeaseLost)
         assert isinstance(await error_of(log.append([body(1)])), LeaseLost)
@@ -102,7 +102,7 @@ def test_a_cancelled_caller_of_a_refusable_append_does_not_let_others_in_early()
     async def main() -> None:
         journal = memory()
         await journal.open()
-        await journal.post(Post("s", "taken", b"1"))
+        await journal.commit(Post("s", "taken", b"1"))
         log = await start_log(journal)
         for key, kept in (("taken", []), ("free", [body(1)])):
             caller = asyncio.ensure_future(log.append([body(1)], posts=(Post("s", key, b"2"),)))

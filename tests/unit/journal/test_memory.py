@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from beforehand.errors import JournalUnavailable
+from beforehand.journal.cells import read_hint
 from beforehand.journal.memory import RIDE_MS, MemoryJournal
-from beforehand.journal.port import Busy, LeaseGranted, Post, RunChange
+from beforehand.journal.port import Busy, ClaimRequest, HintRequest, LeaseGranted, Post, RunChange
 from tests.unit.journal.journal_helpers import body, error_of, start_log, stored
 
 
@@ -24,13 +25,13 @@ def test_every_call_of_a_workload_can_fail_and_nothing_of_it_is_then_stored() ->
         await journal.open()
         log = await start_log(journal)
         await log.append([body(1)])
-        await journal.post(Post("s", "k", b"1"))
-        await journal.put_hint("h", b"1", None)
+        await journal.commit(Post("s", "k", b"1"))
+        await journal.commit(HintRequest("h", b"1", None))
         await log.append([body(2)], RunChange("completed", release=True))
         await stored(journal)
         await journal.runs()
         await journal.entries("s")
-        await journal.hint("h")
+        await read_hint(journal, "h")
 
     async def main() -> None:
         calm = MemoryJournal(Clock())
@@ -49,7 +50,7 @@ def test_a_call_may_do_its_work_and_fail_afterwards() -> None:
         journal = MemoryJournal(Clock())
         await journal.open()
         journal.fail_next(1, stored=True)
-        assert isinstance(await error_of(journal.post(Post("s", "k", b"1"))), JournalUnavailable)
+        assert isinstance(await error_of(journal.commit(Post("s", "k", b"1"))), JournalUnavailable)
         assert [entry.body for entry in await journal.entries("s")] == [b"1"]
 
     asyncio.run(main())
@@ -76,10 +77,10 @@ def test_the_killed_are_proven_dead() -> None:
         journal = MemoryJournal(Clock())
         await journal.open()
         await start_log(journal)
-        assert isinstance(await journal.claim("r", "v"), Busy)
+        assert isinstance(await journal.commit(ClaimRequest("r", "v")), Busy)
         journal.kill("w")
         assert (await journal.fate("w")).fate == "dead"
-        assert isinstance(await journal.claim("r", "v"), LeaseGranted)
+        assert isinstance(await journal.commit(ClaimRequest("r", "v")), LeaseGranted)
 
     asyncio.run(main())
 
@@ -88,7 +89,7 @@ def test_the_calendar_may_differ_from_the_clock() -> None:
     async def main() -> None:
         journal = MemoryJournal(Clock(), wall=lambda: 77)
         await journal.open()
-        assert (await journal.post(Post("s", "", b"1"))).at_ms == 77
+        assert (await journal.commit(Post("s", "", b"1"))).at_ms == 77
         assert journal.now().ms == 0
 
     asyncio.run(main())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from beforehand.errors import JournalUnavailable
-from beforehand.journal.port import Identity, NewRun, Post, Worker
+from beforehand.journal.port import ClaimRequest, Identity, NewRun, Post, Worker
 from beforehand.journal.sqlite import anchor
 from beforehand.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, body, error_of, sqlite, start_log, stored
@@ -76,8 +76,8 @@ def test_a_backup_that_grew_another_history_is_distrusted(tmp_path: Path) -> Non
 
 def test_a_ledger_that_lost_its_end_is_distrusted(tmp_path: Path) -> None:
     async def order(journal: SqliteJournal, _: Identity) -> None:
-        await journal.post(Post("run/r", "", b'{"word":"pause"}'))
-        await journal.post(Post("run/r", "", b'{"word":"cancel"}'))
+        await journal.commit(Post("run/r", "", b'{"word":"pause"}'))
+        await journal.commit(Post("run/r", "", b'{"word":"cancel"}'))
 
     session(sqlite(tmp_path), order)
     connection = sqlite3.connect(tmp_path / "journal.db")
@@ -95,7 +95,7 @@ async def write_three(journal: SqliteJournal, _: Identity) -> None:
     log = await start_log(journal)
     for number in range(3):
         await log.append([body(number)])
-        await journal.post(Post(f"tokens/{number}", "", b'{"word":"revoke"}'))
+        await journal.commit(Post(f"tokens/{number}", "", b'{"word":"revoke"}'))
 
 
 def edit(place: Path, statement: str) -> None:
@@ -121,7 +121,7 @@ def test_a_row_that_was_removed_is_found_at_open_and_stays_found(tmp_path: Path,
 def test_rows_that_an_operator_goes_on_without_are_not_found_again_but_others_are(tmp_path: Path) -> None:
     async def confirm(journal: SqliteJournal, _: Identity) -> None:
         await journal.confirm("trusted", "ann")
-        await journal.post(Post("s", "", b"{}"))
+        await journal.commit(Post("s", "", b"{}"))
 
     session(sqlite(tmp_path), write_three)
     edit(tmp_path, "delete from ledger where id = 2")
@@ -142,10 +142,10 @@ def test_rows_that_are_removed_while_it_is_open_end_its_writes(tmp_path: Path) -
     async def attack(journal: SqliteJournal, _: Identity) -> None:
         await write_three(journal, _)
         journal._store.count_rows()
-        await journal.post(Post("s", "", b"{}"))
+        await journal.commit(Post("s", "", b"{}"))
         edit(tmp_path, "delete from ledger where id = 2")
         journal._store.count_rows()
-        error = await error_of(journal.post(Post("s", "", b"{}")))
+        error = await error_of(journal.commit(Post("s", "", b"{}")))
         assert isinstance(error, JournalUnavailable)
         assert "1 of its records or ledger entries were removed" in str(error)
 
@@ -155,7 +155,7 @@ def test_rows_that_are_removed_while_it_is_open_end_its_writes(tmp_path: Path) -
 
 def test_a_lost_anchor_is_distrusted_once_there_are_ledger_entries(tmp_path: Path) -> None:
     async def order(journal: SqliteJournal, _: Identity) -> None:
-        await journal.post(Post("accounts/ben", "", b'{"word":"disable"}'))
+        await journal.commit(Post("accounts/ben", "", b'{"word":"disable"}'))
 
     session(sqlite(tmp_path), order)
     (tmp_path / "journal.db.anchor").unlink()
@@ -182,7 +182,7 @@ def test_two_that_have_a_journal_open_keep_one_anchor_which_never_goes_back(tmp_
         log = await start_log(first)
         for number in range(50):
             await log.append([body(number)])
-            await second.post(Post(f"s/{number}", "", b"{}"))
+            await second.commit(Post(f"s/{number}", "", b"{}"))
         assert await first.head() == await second.head()
         await second.close()
         mark = anchor.load(tmp_path / "journal.db.anchor")
@@ -331,12 +331,12 @@ def test_after_a_confirmed_move_to_another_machine_its_owners_are_gone(tmp_path:
 
     async def first(journal: SqliteJournal, _: Identity) -> None:
         await journal.beat(Worker("old", machine="machine-1", boot="boot-1"), LONG_MS)
-        await journal.claim("r", "old", NewRun("desk"))
+        await journal.commit(ClaimRequest("r", "old", NewRun("desk")))
 
     async def second(journal: SqliteJournal, _: Identity) -> None:
-        assert type(await journal.claim("r", "new")).__name__ == "Busy"
+        assert type(await journal.commit(ClaimRequest("r", "new"))).__name__ == "Busy"
         await journal.confirm("doubtful", "ops@example.com")
-        assert type(await journal.claim("r", "new")).__name__ == "LeaseGranted"
+        assert type(await journal.commit(ClaimRequest("r", "new"))).__name__ == "LeaseGranted"
 
     session(sqlite(tmp_path, machine=Machine()), first)
     session(sqlite(tmp_path, machine=Machine(name="machine-2", boot="boot-9")), second)

@@ -184,7 +184,7 @@ def test_a_failed_sync_ends_writing_for_good(tmp_path: Path, parts: Parts) -> No
         plan.before = once(IOERR_FSYNC, "insert into record")
         assert isinstance(await error_of(log.append([body(2)])), JournalUnavailable)
         plan.statements.clear()
-        for call in (log.append([body(2)]), other.append([body(1)]), journal.post(Post("s", "", b"1"))):
+        for call in (log.append([body(2)]), other.append([body(1)]), journal.commit(Post("s", "", b"1"))):
             assert isinstance(await error_of(call), JournalUnavailable)
         assert plan.statements == []
         assert await stored(journal) == [body(1)]
@@ -213,7 +213,7 @@ def test_a_bad_statement_fails_its_own_write_only(tmp_path: Path, parts: Parts) 
         batch._next[bad.row] = (bad.token, 1)
         twice = Write(bad, (Row(1, body(9), b"h" * 32, bad.token),))
         answers = await asyncio.gather(
-            logs[0].append([body(2)]), journal.append(twice), logs[2].append([body(2)]), return_exceptions=True
+            logs[0].append([body(2)]), journal.commit(twice), logs[2].append([body(2)]), return_exceptions=True
         )
         assert [isinstance(answer, RecordRefused) for answer in answers] == [False, True, False]
         assert [await stored(journal, run) for run in "abc"] == [[body(1), body(2)], [body(1)], [body(1), body(2)]]

@@ -20,7 +20,7 @@ from beforehand.journal.sqlite.journal import SqliteJournal
 async def main():
     journal = SqliteJournal("desk.db")
     await journal.open()
-    await journal.post(Post("run/x", "", b"1"))
+    await journal.commit(Post("run/x", "", b"1"))
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())

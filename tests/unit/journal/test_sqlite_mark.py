@@ -42,7 +42,7 @@ def test_a_commit_of_another_connection_changes_the_mark(tmp_path: Path, folded:
         await mine.open()
         await other.open()
         if folded:
-            await other.post(Post("a", "first", b"1"))
+            await other.commit(Post("a", "first", b"1"))
             grow_log(path)
         for number in range(3):
             mark = await settled(mine, path)
@@ -50,7 +50,7 @@ def test_a_commit_of_another_connection_changes_the_mark(tmp_path: Path, folded:
             if folded:  # the next commit begins the log anew, at its present size
                 mine._store.checkpoint()  # pyright: ignore[reportPrivateUsage]  # at this moment
             size = size_of_log(path)
-            await other.post(Post("a", str(number), b"1"))
+            await other.commit(Post("a", str(number), b"1"))
             assert mine.mark() is None, "a second commit could bear the same time"
             age(path)
             assert mine.mark() != mark
@@ -70,7 +70,7 @@ def test_there_is_no_mark_while_a_process_commits(tmp_path: Path):
         mine, other = SqliteJournal(path), SqliteJournal(path)
         await mine.open()
         await other.open()
-        await other.post(Post("a", "", b"1"))
+        await other.commit(Post("a", "", b"1"))
         while other._store.anchor_is_old or mine._store.anchor_is_old:  # noqa: ASYNC110 - no event says so  # pyright: ignore[reportPrivateUsage]
             await asyncio.sleep(0.01)
         age(path)

@@ -52,7 +52,7 @@ def test_a_new_journal_is_private_and_durable_from_the_start(tmp_path: Path) -> 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "journal.db.anchor").stat().st_mode) == 0o600
     assert pragma(path, "journal_mode") == "wal"
-    assert pragma(path, "user_version") == len(shipped())
+    assert pragma(path, "user_version") == shipped()[-1].version
     assert len(identity.secret) == 32
     assert identity.namespace
     assert f"SQLite {sqlite3.sqlite_version}" in identity.notices[0]
@@ -127,21 +127,21 @@ def test_a_crash_in_the_middle_of_creation_is_gone_over_again(tmp_path: Path) ->
 def test_pending_migrations_are_applied_in_one_transaction(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     opened(SqliteJournal(path))
-    more = (*shipped(), Migration(2, "more.sql", "create table more (n);\ncreate table most (n);"))
-    broken = (*more, Migration(3, "broken.sql", "create table third (n);\ncreate table more (n);"))
+    more = (*shipped(), Migration(3, "more.sql", "create table more (n);\ncreate table most (n);"))
+    broken = (*more, Migration(4, "broken.sql", "create table third (n);\ncreate table more (n);"))
     assert "more" in refusal(SqliteJournal(path, parts=Parts(migrations=broken)))
-    assert pragma(path, "user_version") == 1
-    opened(SqliteJournal(path, parts=Parts(migrations=more)))
     assert pragma(path, "user_version") == 2
+    opened(SqliteJournal(path, parts=Parts(migrations=more)))
+    assert pragma(path, "user_version") == 3
     opened(SqliteJournal(path, parts=Parts(migrations=broken[:2])))
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     opened(
-        SqliteJournal(path, parts=Parts(migrations=(*shipped(), Migration(2, "more.sql", "create table more (n);"))))
+        SqliteJournal(path, parts=Parts(migrations=(*shipped(), Migration(3, "more.sql", "create table more (n);"))))
     )
-    assert "schema version 2; this release knows 1" in refusal(SqliteJournal(path))
+    assert "schema version 3; this release knows 2" in refusal(SqliteJournal(path))
 
 
 def test_a_different_history_is_refused(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_history_that_is_gone_is_damage_and_not_another_release(tmp_path: Path
         connection.execute("update migration set version = 0, name = 'x', checksum = 'x'")
         connection.commit()
     said = refusal(SqliteJournal(path))
-    assert "is damaged: its list of migrations lacks 1 (sqlite.sql)" in said
+    assert "is damaged: its list of migrations lacks 2 (sqlite.sql)" in said
     assert "use the release" not in said
 
 

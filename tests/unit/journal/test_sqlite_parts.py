@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from beforehand.journal.host import queued_ns
-from beforehand.journal.port import Post
+from beforehand.journal.port import LedgerEntry
 from beforehand.journal.sqlite import group_commit, ledger
 from beforehand.journal.sqlite.driver import DatabaseFailure, StandardDatabase
 from beforehand.journal.sqlite.group_commit import CommitPace
@@ -182,9 +183,10 @@ def test_a_changed_ledger_entry_breaks_its_stream_only(tmp_path: Path) -> None:
     database = StandardDatabase(tmp_path / "x.db", read_only=False)
     for statement in statements(shipped()[0].sql):
         database.rows(statement)
+    ids = itertools.count(1)
     for number in range(3):
         for stream in ("a", "b"):
-            ledger.put(database, Post(stream, str(number), b"%d" % number), number)
+            ledger.insert(database, LedgerEntry(next(ids), stream, str(number), b"%d" % number, number))
     assert ledger.first_broken(database, "a") is None
     database.change("update ledger set body = '9' where id = 3")
     assert ledger.first_broken(database, "a") == 3

@@ -7,7 +7,8 @@ import pytest
 
 from beforehand.cli.common import without_waiting
 from beforehand.errors import JournalError, JournalUnavailable
-from beforehand.journal.port import Lease, NewRun, Post, Worker, Write
+from beforehand.journal.cells import read_hint
+from beforehand.journal.port import ClaimRequest, HintRequest, Lease, NewRun, Post, Worker, Write
 from beforehand.journal.sqlite.driver import is_open_here
 from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.journal.sqlite.reader import SqliteReader
@@ -18,9 +19,9 @@ LEASE = Lease("r", 1, 1, "w")
 async def filled(path) -> None:
     journal = SqliteJournal(path)
     await journal.open()
-    await journal.claim("r", "w", NewRun("agent"))
-    await journal.post(Post("s", "k", b"1"))
-    await journal.put_hint("h", b"2", None)
+    await journal.commit(ClaimRequest("r", "w", NewRun("agent")))
+    await journal.commit(Post("s", "k", b"1"))
+    await journal.commit(HintRequest("h", b"2", None))
     await journal.close()
 
 
@@ -35,13 +36,13 @@ def test_it_reads_and_never_writes(tmp_path):
         assert (identity.trust, "for reading only" in identity.notices[0]) == ("trusted", True)
         assert [row.run for row in await journal.runs()] == ["r"]
         assert [entry.body for entry in await journal.entries("s")] == [b"1"]
-        assert (await journal.hint("h"), await journal.read("r")) == (b"2", [])
+        assert (await read_hint(journal, "h"), await journal.read("r")) == (b"2", [])
         assert (await journal.fate("w")).fate == "unknown"
         assert journal.now().ms > 0
         for write in (
-            journal.confirm("trusted", "ann"), journal.beat(Worker("w"), 1), journal.claim("r", "w"),
-            journal.append(Write(LEASE)), journal.flush(LEASE), journal.post(Post("s", "", b"3")),
-            journal.put_hint("h", b"4", b"2"),
+            journal.confirm("trusted", "ann"), journal.beat(Worker("w"), 1), journal.commit(ClaimRequest("r", "w")),
+            journal.commit(Write(LEASE)), journal.flush(LEASE), journal.commit(Post("s", "", b"3")),
+            journal.commit(HintRequest("h", b"4", b"2")),
         ):  # fmt: skip
             with pytest.raises(JournalUnavailable, match="for reading only"):
                 await write
@@ -69,7 +70,7 @@ def test_an_older_schema_cannot_be_brought_up_to_date(tmp_path):
         journal._store._files.writer.rows("pragma user_version = 7")
         await journal.close()
         reading = SqliteReader(tmp_path / "j.db", untouched=True)
-        with pytest.raises(JournalError, match="has schema version 7; this release reads 1"):
+        with pytest.raises(JournalError, match="has schema version 7; this release reads 2"):
             await reading.open()
         assert not is_open_here(tmp_path / "j.db"), "a file that is refused is closed"
 
@@ -86,7 +87,7 @@ def test_a_file_that_can_be_written_is_opened_as_by_everybody_and_not_appended_t
         assert (tmp_path / "j.db-lock").exists()
         assert [row.run for row in await journal.runs()] == ["r"]
         with pytest.raises(JournalUnavailable, match="for reading only"):
-            await journal.post(Post("s", "", b"3"))
+            await journal.commit(Post("s", "", b"3"))
         await journal.close()
         await journal.close()
         with pytest.raises(JournalUnavailable, match="is not open"):

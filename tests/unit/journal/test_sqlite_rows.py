@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.journal.port import LeaseGranted, NewRun, Row, Worker, Write
+from beforehand.journal.port import ClaimRequest, LeaseGranted, NewRun, Row, Worker, Write
 from beforehand.journal.run_log import genesis, verify_chain
 from beforehand.journal.sqlite.batch import parted
 from beforehand.journal.sqlite.journal import SqliteJournal
@@ -87,11 +87,11 @@ async def written(path: Path) -> tuple[SqliteJournal, str, list[Row]]:
     journal = SqliteJournal(path)
     namespace = (await journal.open()).namespace
     await journal.beat(Worker("w"), 60_000)
-    granted = await journal.claim("r", "w", NewRun("agent"))
+    granted = await journal.commit(ClaimRequest("r", "w", NewRun("agent")))
     assert isinstance(granted, LeaseGranted)
     head, rows = genesis(namespace, "r"), list[Row]()
     for seq, body in enumerate([*WITH, *WITHOUT], 1):
         head = sha256(head + body).digest()
         rows.append(Row(seq, body, head, granted.lease.token))
-    await journal.append(Write(granted.lease, tuple(rows)))
+    await journal.commit(Write(granted.lease, tuple(rows)))
     return journal, namespace, rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.journal.port import NewRun, Row, Write
+from beforehand.journal.port import ClaimRequest, NewRun, Row, Write
 from beforehand.journal.run_log import genesis
 from beforehand.journal.sqlite.driver import DatabaseFailure, StandardDatabase
 from beforehand.journal.sqlite.journal import SqliteJournal
@@ -46,12 +46,12 @@ def test_what_was_committed_is_read_while_the_other_thread_reads(tmp_path: Path,
     async def main() -> None:
         journal = SqliteJournal(tmp_path / "j.db", parts=Parts(connect=Interrupted, commits="loop"))
         await journal.open()
-        await journal.claim("first", "w", NewRun("agent"))
+        await journal.commit(ClaimRequest("first", "w", NewRun("agent")))
         other = threading.Thread(target=upkeep, args=(journal._store,), name=Interrupted.THREAD)
         other.start()
         try:
             assert Interrupted.under_way.wait(30)
-            await journal.claim("second", "w", NewRun("agent"))
+            await journal.commit(ClaimRequest("second", "w", NewRun("agent")))
             assert [row.run for row in await journal.runs()] == ["first", "second"]
         finally:
             Interrupted.go_on.set()
@@ -77,12 +77,12 @@ def test_a_write_that_landed_is_found_while_the_loop_reads(tmp_path: Path):
     async def main() -> None:
         journal = SqliteJournal(tmp_path / "j.db", parts=Parts(connect=Lies, commits="loop"))
         identity = await journal.open()
-        claimed = await journal.claim("r", "w", NewRun("agent"))
+        claimed = await journal.commit(ClaimRequest("r", "w", NewRun("agent")))
         slow = journal._store.reader._connection.execute(SLOW)
         slow.fetchone()  # a statement of the loop is under way
         Lies.armed = True
         digest = genesis(identity.namespace, "r")
-        await journal.append(Write(claimed.lease, (Row(1, b"x" * 20, digest),)))
+        await journal.commit(Write(claimed.lease, (Row(1, b"x" * 20, digest),)))
         slow.fetchall()
         assert not Lies.armed
         assert len(await journal.read("r")) == 1

@@ -9,6 +9,7 @@ import pytest
 from beforehand import Rejected, Run, agent, tool
 from beforehand.errors import Ambiguous, RunSuspended, UsageError
 from beforehand.inspect.reader import JournalReader
+from beforehand.journal.port import Posts
 from beforehand.model import records as r
 from beforehand.people import answers as a
 from beforehand.people import earlier_answers
@@ -19,6 +20,7 @@ from beforehand.people.loaded_item import LoadedItem, load_item
 from beforehand.people.typed_answers import Typed, answer_from_words
 from beforehand.policies import Gate
 from beforehand.testing.clock import EPOCH_MS
+from tests.commits import Commit, intercept
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, refunds
 
@@ -332,13 +334,12 @@ async def test_whoever_answers_one_of_them_meanwhile_is_first_and_none_of_the_ot
     desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app, lab.app(desk) as other:
         names = await three(app, desk)
-        commit = app.engine.journal.post_all
 
-        async def after_a_click(posts: Any) -> Any:
+        async def after_a_click(posts: Posts, commit: Commit) -> Any:
             await other.service.decline(names[1], by="cid", why="no")
             return await commit(posts)
 
-        vars(lab.processes[0])["post_all"] = after_a_click  # the other click falls just before the batch
+        intercept(lab.processes[0], Posts, after_a_click)  # the other click falls just before the batch
         with pytest.raises(UsageError, match="cid answered one of them meanwhile"):
             await answer_all(app.service, [OneOf(name, a.Approve()) for name in names], by="bea")
         assert {one.item for one in await items(app.service.reader)} == {names[0], names[2]}

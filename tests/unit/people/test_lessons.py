@@ -149,7 +149,7 @@ async def test_what_cannot_be_shown_is_refused_and_the_number_is_bounded(lab: La
 @virtual
 async def test_an_entry_that_cannot_be_read_hides_no_other_lesson(lab: Lab):
     async with lab.app(student) as app:
-        await app.engine.journal.post(Post(agent_lessons_stream("student"), "l-1", b'{"type":"proposed"}'))
+        await app.engine.journal.commit(Post(agent_lessons_stream("student"), "l-1", b'{"type":"proposed"}'))
         await approved(app.engine)
         with pytest.raises(RunSuspended):
             await app.run(student, "one")

@@ -129,7 +129,7 @@ async def test_of_two_words_the_first_counts_and_both_are_on_record(lab: Lab):
         await halted(lab, app, desk)
         stream, seen = command_stream("trip-ann"), (await app.service.history("trip-ann")).entry_seen
         first = Command("take_over", "bea", "mine")
-        await lab.journal.post(Post(stream, f"halted/{seen}", msgspec.json.encode(first)))
+        await lab.journal.commit(Post(stream, f"halted/{seen}", msgspec.json.encode(first)))
         with pytest.raises(UsageError, match="answered by bea before"):
             await a.answer(app.service, "trip-ann", a.Resume(), by="cid")
         said = [msgspec.json.decode(one.body, type=Command) for one in await lab.journal.entries(stream)]
@@ -199,7 +199,7 @@ async def test_a_look_at_what_it_left_in_doubt_neither_ends_the_question_nor_los
         await verify_stopped_run(app.engine, "trip-ann")
         assert len(await items(app.service.reader)) == 1
         lab.changed = False
-        await lab.journal.post(Post(command_stream("trip-ann"), "", msgspec.json.encode(Command("reopen", "bea"))))
+        await lab.journal.commit(Post(command_stream("trip-ann"), "", msgspec.json.encode(Command("reopen", "bea"))))
         await verify_stopped_run(app.engine, "trip-ann")
         assert await items(app.service.reader) == []
         assert await app.run(desk, "ann") == "done"

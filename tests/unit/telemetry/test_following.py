@@ -10,7 +10,7 @@ import pytest
 
 from beforehand import Run, agent, tool
 from beforehand.errors import BudgetExceeded, LeaseLost, LimitsChanged
-from beforehand.journal.port import Busy, Lease, LeaseGranted, RunChange, Write
+from beforehand.journal.port import Busy, ClaimRequest, Lease, LeaseGranted, RunChange, Write
 from beforehand.journal.record_codec import decode, encode
 from beforehand.journal.run_log import RunLog, beginning, genesis
 from beforehand.model import records as r
@@ -105,7 +105,7 @@ async def following(lab: Lab, follower: Kept) -> tuple[FollowedJournal, RunLog, 
     journal = FollowedJournal(lab.processes[-1], app.engine.environment, follower)  # type: ignore[arg-type]  # as users write
     namespace = app.engine.identity.namespace
     new = beginning(namespace, "run", "desk", [])
-    claimed = await journal.claim("run", app.engine.worker.id, new)
+    claimed = await journal.commit(ClaimRequest("run", app.engine.worker.id, new))
     assert isinstance(claimed, LeaseGranted)
     return journal, RunLog(journal, claimed.lease, None, genesis(namespace, "run")), claimed.lease  # type: ignore[arg-type]  # it has every method of a journal
 
@@ -151,7 +151,7 @@ async def test_a_drive_whose_first_records_were_left_out_is_followed_from_there_
         await asyncio.sleep(1)
     assert (kept.calls, kept.ends) == ([], [])
     await log.append([started("s#2"), ended("s#2")])
-    await journal.append(Write(lease, (), RunChange("running", release=True)))
+    await journal.commit(Write(lease, (), RunChange("running", release=True)))
     await asyncio.sleep(1)
     assert kept.calls == [("s#1", 1), ("s#2", 1)]
     assert kept.ends == [("", "")]
@@ -196,7 +196,7 @@ async def test_a_follower_that_raises_learns_how_the_drive_ended(lab: Lab):
     raising = Raising()
     journal, log, lease = await following(lab, raising)
     await log.append([started("s#1"), ended("s#1")])
-    await journal.append(Write(lease, (), RunChange("running", release=True)))
+    await journal.commit(Write(lease, (), RunChange("running", release=True)))
     await asyncio.sleep(1)
     assert raising.ends == [("", "")]
     await journal.close()
@@ -213,12 +213,12 @@ async def test_a_lease_that_a_flush_finds_lost_ends_its_drive_once(lab: Lab, mon
         raise LeaseLost("another process has the run")
 
     monkeypatch.setattr(lab.journal, "flush", lost)
-    monkeypatch.setattr(lab.journal, "append", lost)
+    monkeypatch.setattr(lab.journal, "commit", lost)
     with pytest.raises(LeaseLost):
         await log.flush()
     await asyncio.sleep(1)
     with pytest.raises(LeaseLost):  # giving the lease back
-        await journal.append(Write(lease, (), RunChange("running", release=True)))
+        await journal.commit(Write(lease, (), RunChange("running", release=True)))
     await asyncio.sleep(1)
     assert kept.ends == [("lost", "LeaseLost"), "forgotten"]
 
@@ -295,7 +295,7 @@ async def test_every_span_of_the_journal_is_given_once_and_in_order(
     await log.flush()
     await asyncio.sleep(1)
     await log.append([started("last#1"), ended("last#1")])
-    await journal.append(Write(lease, (), RunChange("running", release=True)))
+    await journal.commit(Write(lease, (), RunChange("running", release=True)))
     await asyncio.sleep(1)
     spans = RunSpans("run")
     stored = [span.call for row in await lab.journal.read("run") for span in spans.add(decode(row.body))]
@@ -331,10 +331,10 @@ async def test_a_drive_that_found_no_room_is_forgotten_at_its_end(lab: Lab, monk
     new = beginning(
         lab.journal.now().boot, "other", "desk", [encode(r.RunStarted(agent="a", input=r.NOTHING, digest=""))]
     )
-    other = await journal.claim("other", lease.worker, new)
+    other = await journal.commit(ClaimRequest("other", lease.worker, new))
     assert isinstance(other, LeaseGranted)
     for one in (lease, other.lease):
-        await journal.append(Write(one, (), RunChange("running", release=True)))
+        await journal.commit(Write(one, (), RunChange("running", release=True)))
     assert kept.ends == ["forgotten"]
     await asyncio.sleep(1)
     assert len(kept.ends) == 2
@@ -364,9 +364,9 @@ async def test_how_late_a_run_is_claimed_is_told_where_it_was_due(
     journal, _, lease = await following(lab, kept)
     now = lab.clock.wall_ms()
     change = RunChange(status, "", None if due is None else now + due, release=True)
-    await journal.append(Write(lease, (), change))
+    await journal.commit(Write(lease, (), change))
     await asyncio.sleep(after_s)
-    assert isinstance(await journal.claim("run", lease.worker), LeaseGranted)
+    assert isinstance(await journal.commit(ClaimRequest("run", lease.worker)), LeaseGranted)
     assert kept.late == pytest.approx(late)
     await journal.close()
 
@@ -378,8 +378,8 @@ async def test_a_claim_that_is_refused_is_forgotten_but_for_what_is_driven_here(
     lab.make()
     other = FollowedJournal(lab.processes[-1], journal._environment, theirs)
     new = beginning(lab.journal.now().boot, "run", "desk", [])
-    assert isinstance(await journal.claim("run", lease.worker, new), Busy)
-    assert isinstance(await other.claim("run", "w2", new), Busy)
+    assert isinstance(await journal.commit(ClaimRequest("run", lease.worker, new)), Busy)
+    assert isinstance(await other.commit(ClaimRequest("run", "w2", new)), Busy)
     await log.append([started("s#1"), ended("s#1")])
     await asyncio.sleep(1)
     assert (mine.ends, mine.calls, theirs.ends, theirs.calls) == ([], [("s#1", 1)], ["forgotten"], [])
@@ -409,7 +409,7 @@ async def test_a_follower_is_told_which_journal_it_is_and_how_long_each_commit_t
     lab.processes[-1].lag_s = 0.25
     await log.append([started("s#1")])
     await log.append([ended("s#1"), started("s#2")])
-    await journal.append(Write(lease, (), RunChange("suspended", release=True)))
+    await journal.commit(Write(lease, (), RunChange("suspended", release=True)))
     assert told[1:] == [(0.25, 1), (0.25, 2), (0.25, 0)]
     await journal.close()
     assert [line.message for line in caplog.records] == [
@@ -450,6 +450,6 @@ async def test_how_late_a_run_is_claimed_is_told_of_one_that_had_slept(
     kept = Kept()
     journal, _, lease = await following(lab, kept)
     due = None if due_s is None else lab.clock.wall_ms() + due_s * 1000
-    await lab.journal.append(Write(lease, (), RunChange(status, due_ms=due, release=True)))
-    assert isinstance(await journal.claim("run", lease.worker), LeaseGranted)
+    await lab.journal.commit(Write(lease, (), RunChange(status, due_ms=due, release=True)))
+    assert isinstance(await journal.commit(ClaimRequest("run", lease.worker)), LeaseGranted)
     assert kept.late == late

@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 
 from beforehand import Run, agent, tool
 from beforehand.errors import UsageError
-from beforehand.journal.port import NewRun, RunChange
+from beforehand.journal.port import ClaimRequest, NewRun, RunChange
 from beforehand.telemetry import prometheus as module
 from beforehand.telemetry.following import Drive
 from beforehand.telemetry.prometheus import Prometheus, Sample
@@ -120,7 +120,7 @@ async def test_metrics_follow_one_app_and_describe_the_runs_of_users_alone(lab: 
         await app.run(desk, "ann")
         completed = RunChange("completed", release=True)
         for name in ("beforehand:notices", "desk"):
-            await lab.journal.claim(f"x-{len(name)}", "w1", NewRun(name, (), completed))
+            await lab.journal.commit(ClaimRequest(f"x-{len(name)}", "w1", NewRun(name, (), completed)))
         for _ in range(60):
             await app.engine.breakers.retried("send")
         assert app.engine.breakers.wait_ms("send", retry=True) > 0

@@ -183,7 +183,7 @@ async def test_an_entry_that_cannot_be_read_stops_no_look(lab: Lab):
     async with desk(lab, *BOTH) as one:
         await one.look(COST)
         (entry,) = await lab.journal.entries(FINDINGS)
-        await lab.journal.post(Post(FINDINGS, f"{COST.id}/{entry.id}", b'{"type":"of a later version"}'))
+        await lab.journal.commit(Post(FINDINGS, f"{COST.id}/{entry.id}", b'{"type":"of a later version"}'))
         await one.look(QUEUE)
         await one.look(COST, QUEUE)
     assert [kind for kind, _, _ in one.told] == ["finding.ended", "finding.raised", "finding.raised", "finding.raised"]

@@ -75,7 +75,7 @@ def read_link(token: str, keys: SigningKeys, *, now_ms: int) -> Link:
 
 async def use_link(journal: Journal, link: Link, *, by: str) -> None:
     """Record that an answer is given through this link, before it is given. Raises `LinkRefused` the second time."""
-    entry = await journal.post(use_of(link, by=by))
+    entry = await journal.commit(use_of(link, by=by))
     if not entry.fresh:
         raise _used(entry)
 

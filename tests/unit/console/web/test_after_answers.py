@@ -10,6 +10,7 @@ import pytest
 from beforehand import Operation, Rejected, Run, agent, tool
 from beforehand.control.command_sink import CollectingSink
 from beforehand.errors import ReplayDiverged, RunSuspended
+from beforehand.journal.port import Posts
 from beforehand.people import Policy, Rule
 from beforehand.people import answers as a
 from beforehand_console.auth.authorize import Grant
@@ -89,7 +90,7 @@ async def test_an_answer_that_its_run_has_not_taken_is_shown_and_not_asked_for_a
     async with standing(lab) as stand, await stand.client("bea") as client:
         words = CollectingSink(stand.lab.clock.wall_ms())
         await stand.app.service.over(words).approve("refund-ann/refund#1", by="dan", why="seen")
-        await stand.app.engine.journal.post_all(tuple(words.posts))
+        await stand.app.engine.journal.commit(Posts(tuple(words.posts)))
         page = (await client.get(REFUND)).text
         assert told(page).startswith("dan approves it: seen just now Its run has not taken it yet")
         assert offered(page) == []

@@ -98,7 +98,7 @@ async def test_a_name_that_was_typed_or_proven_without_a_password_is_no_fresh_si
             await ControlService(stand.app.engine, via=via).approve(PAY, by="bea")
         said = r.ApprovalGranted(step="pay#1", approval=await shown(stand), by="bea")
         word = Command("approve", "bea", record=said, via=via)
-        await stand.app.engine.journal.post(command_post("pay-ann", msgspec.json.encode(word)))
+        await stand.app.engine.journal.commit(command_post("pay-ann", msgspec.json.encode(word)))
         with pytest.raises(RunSuspended):
             await stand.app.resume("pay-ann")
     assert lab.sent == []

@@ -10,13 +10,14 @@ import httpx2
 import pytest
 
 from beforehand.inspect.signing_keys import keep_keys
-from beforehand.journal.port import Post
+from beforehand.journal.port import Posts
 from beforehand.people.loaded_item import load_item
 from beforehand_console import Link, LinkRefused, SigningKeys
 from beforehand_console.auth.authorize import Grant
 from beforehand_console.links import checked_unused, make_link
 from beforehand_console.web.signed_links import LinkRoutes
 from beforehand_console.web.use_cases import UseCases
+from tests.commits import Commit, intercept
 from tests.unit.console.web.stand import ORIGIN, Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -157,14 +158,13 @@ async def test_of_two_answers_through_one_link_at_once_one_is_taken(lab: Lab, mo
         path, _ = await link_of(stand)
         where, hidden = await forms(client, path)
         journal, both = stand.app.engine.journal, asyncio.Barrier(2)
-        post_all = journal.post_all
 
-        async def together(posts: tuple[Post, ...]) -> object:
+        async def together(posts: Posts, commit: Commit) -> object:
             """Neither is committed before both have found the link unused."""
             await both.wait()
-            return await post_all(posts)
+            return await commit(posts)
 
-        monkeypatch.setattr(journal, "post_all", together)
+        intercept(journal, Posts, together)
         told = await asyncio.gather(
             *(client.post(where, data={"type": "delegate", "to": to, **hidden}) for to in ("cid", "dan"))
         )

@@ -94,7 +94,7 @@ class Accounts:
                 f"{name!r} cannot name an account", next_step="use small letters, digits and . _ @ + -, up to 64"
             )
         note = AccountNote("add", by, _checked(grants), subject=subject)
-        if not (await self._journal.post(Post(STREAM + name, "add", written(note)))).fresh:
+        if not (await self._journal.commit(Post(STREAM + name, "add", written(note)))).fresh:
             raise UsageError(f"account {name} exists already", next_step=to_type("accounts", "role", name, "ROLE"))
         return await self.known(name)
 
@@ -103,7 +103,7 @@ class Accounts:
         await self.known(name)
         if note.word == "role":
             _checked(note.grants)
-        await self._journal.post(Post(STREAM + name, "", written(note)))
+        await self._journal.commit(Post(STREAM + name, "", written(note)))
         return await self.known(name)
 
 

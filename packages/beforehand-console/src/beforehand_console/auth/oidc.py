@@ -175,7 +175,7 @@ class OidcClient:
     async def _use_up(self, state: str) -> None:
         """Use up a state: it is valid for one return."""
         digest = hashlib.sha256(state.encode()).hexdigest()
-        if not (await self._engine.journal.post(Post(USED, digest, b"{}"))).fresh:
+        if not (await self._engine.journal.commit(Post(USED, digest, b"{}"))).fresh:
             raise _refused("it was used before")
 
     def _sealed(self, away: _PendingSignIn) -> str:

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from beforehand.errors import SignInRefused
-from beforehand.journal.port import Identity, Journal
+from beforehand.journal.cells import read_hint
+from beforehand.journal.port import HintRequest, Identity, Journal
 from beforehand.webhooks.access_log import network
 
 BUCKETS: Final = 65_536
@@ -78,9 +79,9 @@ class SignInLimits:
     async def _move(self, hint: str, rate: Rate, now_ms: int, *, back: bool = False) -> int:
         """Take one try, or give it back; returns how many milliseconds to wait."""
         for _ in range(_TRIES):
-            previous = await self._journal.hint(hint)
+            previous = await read_hint(self._journal, hint)
             whole_ms = int(previous) if previous is not None else 0
             moved, wait_ms = (whole_ms - rate.every_ms, 0) if back else taken(rate, whole_ms, now_ms)
-            if wait_ms or await self._journal.put_hint(hint, str(moved).encode(), previous):
+            if wait_ms or await self._journal.commit(HintRequest(hint, str(moved).encode(), previous)):
                 return wait_ms
         return rate.every_ms  # so many others are at it that this is no time for another one

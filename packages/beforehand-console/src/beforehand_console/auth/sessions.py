@@ -53,7 +53,7 @@ class Sessions:
         secret = rng.token() + rng.token()
         proven_ms = now_ms if via == "password" else 0
         note = SessionNote("begin", account.name, account.since, via, now_ms + LASTS_MS, proven_ms)
-        entry = await self._journal.post(Post(self._stream(secret), "begin", written(note)))
+        entry = await self._journal.commit(Post(self._stream(secret), "begin", written(note)))
         assert entry.fresh, "256 random bits came twice"
         return secret
 
@@ -62,7 +62,7 @@ class Sessions:
         found = await self._note(secret)
         if found is not None:
             note = SessionNote("end", found.account)
-            await self._journal.post(Post(self._stream(secret), "end", written(note)))
+            await self._journal.commit(Post(self._stream(secret), "end", written(note)))
 
     async def principal(self, secret: str, now_ms: int) -> Principal | None:
         """The principal of this session; None if it is unknown or over, or its account was disabled or changed since.

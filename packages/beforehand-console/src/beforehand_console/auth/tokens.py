@@ -64,7 +64,7 @@ class Tokens:
             raise UsageError(f"{account.name} is disabled", next_step=to_type("accounts", "enable", account.name))
         secret = f"bh_{rng.token()}{rng.token()}"
         digest = _digest(secret)
-        entry = await self._journal.post(Post(STREAM + digest, "add", written(note)))
+        entry = await self._journal.commit(Post(STREAM + digest, "add", written(note)))
         assert entry.fresh, "256 random bits came twice"
         return secret, _listed(digest, [entry])
 
@@ -85,7 +85,7 @@ class Tokens:
                 f"{id_!r} names {len(found) if id_ else 'no'} tokens, not one",
                 next_step="beforehand accounts token list",
             )
-        await self._journal.post(Post(found[0], "revoke", written(TokenNote("revoke", by))))
+        await self._journal.commit(Post(found[0], "revoke", written(TokenNote("revoke", by))))
         return _listed(found[0].removeprefix(STREAM), await self._journal.entries(found[0]))
 
     async def principal(self, secret: str, now_ms: int) -> Principal | None:

@@ -108,7 +108,7 @@ async def _test_one(app: Beforehand, name: str, by: str) -> NoticeStatus:
     sent = Sent(engine.environment.clock.wall_ms(), test=by)
     while True:
         number = len(await engine.journal.entries(stream_of(name))) + 1
-        entry = await engine.journal.post(Post(stream_of(name), str(number), written(sent)))
+        entry = await engine.journal.commit(Post(stream_of(name), str(number), written(sent)))
         if entry.fresh:
             break
     await app.run_housekeeping()

@@ -79,7 +79,7 @@ class NoticePlanner:
         """Decide a message; False if another process decided one of that number."""
         history = await self._refresh(channel)
         post = Post(stream_of(channel), str(history.messages + 1), written(sent))
-        return (await self._service.engine.journal.post(post)).fresh
+        return (await self._service.engine.journal.commit(post)).fresh
 
     async def _refresh(self, channel: str) -> ChannelHistory:
         history = self._histories.setdefault(channel, ChannelHistory())

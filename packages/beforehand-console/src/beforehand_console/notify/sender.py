@@ -129,7 +129,7 @@ class NoticeSender:
         engine = self._open_engine()
         sent = await self._sent(message.channel, message.number)
         missed = Missed(engine.environment.clock.wall_ms(), tuple(about.identity for about in sent.abouts))
-        await engine.journal.post(Post(missed_stream(message.channel), str(message.number), written(missed)))
+        await engine.journal.commit(Post(missed_stream(message.channel), str(message.number), written(missed)))
         return why
 
     async def _sent(self, channel: str, number: int) -> Sent:

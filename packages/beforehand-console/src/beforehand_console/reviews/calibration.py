@@ -201,9 +201,9 @@ async def apply(journal: Journal, proposed: Sequence[Proposal], by: str) -> list
             continue
         move = Move(one.name, one.judgement.at, one.judgement.to, by, one.judgement.why)
         body = written(move)
-        entry = await journal.post(Post(stream("thresholds", one.name), str(one.number + 1), body))
+        entry = await journal.commit(Post(stream("thresholds", one.name), str(one.number + 1), body))
         if entry.fresh:
             moved.append(move)
         else:
-            await journal.post(Post(stream("thresholds", one.name), "", body))
+            await journal.commit(Post(stream("thresholds", one.name), "", body))
     return moved

@@ -94,9 +94,9 @@ async def review(journal: Journal, call: DrawnCall, given: ShadowReview) -> str:
     """
     checked_by(given.by, "a review")
     stream = shadow_stream(*split_operation_id(call.operation))
-    entry = await journal.post(Post(stream, REVIEWED, written(given)))
+    entry = await journal.commit(Post(stream, REVIEWED, written(given)))
     if not entry.fresh:
         first = read(entry, ShadowReview)
-        await journal.post(Post(stream, f"late/{given.by}", written(given)))
+        await journal.commit(Post(stream, f"late/{given.by}", written(given)))
         raise UsageError(f"{call.operation} was reviewed before", known=f"{first.by} said that it was {first.word}")
     return to_type("undo", call.run) if given.word == "wrong" else ""

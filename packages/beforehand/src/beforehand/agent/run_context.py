@@ -187,7 +187,7 @@ class RunContext:
 
     async def post(self, stream: str, key: str, entry: object) -> LedgerEntry:
         """Post an entry to the ledger, once under its key; the stored entry that holds the key."""
-        return await self._scope.active.process.journal.post(Post(stream, key, written(entry)))
+        return await self._scope.active.process.journal.commit(Post(stream, key, written(entry)))
 
     def read(self, entry: LedgerEntry, kind: type[T]) -> T:
         """Decode an entry. Raises `Unreadable`."""

@@ -23,10 +23,11 @@ from beforehand.engine.process import newest_limits
 from beforehand.errors import JournalError, UsageError
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import ago, count, moment, safe
+from beforehand.journal.cells import CallPace, LimitUse, limit_uses, opens_in_ms
 from beforehand.journal.host import wall_ms
-from beforehand.journal.port import AgentKey, Journal, LimitUse, QueueState
+from beforehand.journal.port import AgentKey, Journal, QueueState
 from beforehand.model.shell import to_type
-from beforehand.queues.call_limits import CallLimit, CallPace, opens_in_ms
+from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import DEFAULT, Declaration, DeclaredLimits, QueueLimits
 from beforehand.queues.modes import QueueMode, QueueWord, Restriction
 
@@ -240,13 +241,13 @@ async def _found(
 async def list_calls(journal: Journal, limits: DeclaredLimits) -> list[ListedLimit]:
     """The limits of calls, by name, with what is in use."""
     now, found = journal.now(), list[ListedLimit]()
-    uses = {use.name: use for use in await journal.permits()}
+    uses = {use.name: use for use in await limit_uses(journal)}
     for name in sorted({*uses, *limits.names_of_calls()}):
         if (limit := limits.named(name)) is None:
             continue
         use = uses.get(name, LimitUse(name, (), CallPace()))
         full = limit.at_once is not None and len(use.permits) >= limit.at_once
-        opens = None if full else opens_in_ms(limit, use.pace, now.boot, now.ms)
+        opens = None if full else opens_in_ms(limit.cell(), use.pace, now.boot, now.ms)
         found.append(ListedLimit(name, limit, len(use.permits), opens, [one.operation for one in use.permits]))
     return found
 

@@ -18,8 +18,8 @@ from beforehand.engine.process import newest_limits
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import JournalReader, read_schedules, schedule_clock
 from beforehand.inspect.text import count, duration, moment, safe
+from beforehand.journal.cells import LastFiring, last_firing
 from beforehand.journal.host import wall_ms
-from beforehand.journal.port import LastFiring
 from beforehand.queues.firing_times import Schedule, due, moments, next_moment
 from beforehand.queues.limits import Declaration
 from beforehand.queues.schedules import KnownSchedule, run_id_of, scheduled_agents
@@ -96,7 +96,7 @@ async def _read(reader: JournalReader, name: str, now_ms: int) -> _Read:
     book = await read_schedules(reader.journal)
     known = {name: book.named(name)} if name else dict(book.schedules)
     newest = await newest_limits(reader.journal) or Declaration()
-    last = {one: await reader.journal.fired(one, now_ms) for one in known}
+    last = {one: await last_firing(reader.journal, one, now_ms) for one in known}
     clocks = {one: await schedule_clock(reader.journal, one, known[one], now_ms) for one in known}
     named = scheduled_agents({name: one.schedule for name, one in known.items()})
     remarks = await unknown_agents(reader.journal, named)

@@ -8,8 +8,8 @@ import msgspec
 
 from beforehand.control.budgets import BudgetLine, budget_line
 from beforehand.inspect.text import count, moment, safe
+from beforehand.journal.cells import BudgetUse, budget_uses
 from beforehand.journal.host import wall_ms
-from beforehand.journal.port import BudgetUse
 from beforehand.model.money import counter_currency
 from beforehand.model.run_budget import words_of
 from beforehand.model.shared_use import PREFIX, TREE
@@ -91,7 +91,7 @@ async def tree_lines(journal: Journal, history: RunHistory) -> list[BudgetLine]:
     if history.budget is None or history.children is None:
         return []
     budget, name = tree_budget(history.budget.limits), PREFIX + history.run
-    uses = {use.limit: use for use in await journal.budget_uses({name: TREE})}
+    uses = {use.limit: use for use in await budget_uses(journal, {name: TREE})}
     return [_line(budget, uses.get(counter) or BudgetUse(name, TREE, counter)) for counter in budget.counters]
 
 

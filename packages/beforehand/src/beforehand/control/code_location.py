@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from beforehand.errors import JournalError
-from beforehand.journal.port import Journal
+from beforehand.journal.cells import read_hint
+from beforehand.journal.port import HintRequest, Journal
 from beforehand.model.alike import nearest
 
 if TYPE_CHECKING:
@@ -108,7 +109,9 @@ async def unknown_agents(journal: Journal, named: Mapping[str, str], here: Colle
     `named` has the agents by the beginnings of the remarks.
     """
     strange = {
-        text: agent for text, agent in named.items() if agent not in here and await journal.hint(_HINT + agent) is None
+        text: agent
+        for text, agent in named.items()
+        if agent not in here and await read_hint(journal, _HINT + agent) is None
     }
     if not strange:
         return []
@@ -124,10 +127,10 @@ async def unknown_agents(journal: Journal, named: Mapping[str, str], here: Colle
 async def _note(journal: Journal, name: str, found: CodeLocation) -> None:
     """Put the place of one program before those of others whose agent has the same name."""
     for _ in range(_TRIES):
-        before = await journal.hint(name)
+        before = await read_hint(journal, name)
         others = [one for one in _decoded(before) if one.program != found.program]
-        if found in _decoded(before) or await journal.put_hint(
-            name, msgspec.json.encode([found, *others][:_PROGRAMS]), before
+        if found in _decoded(before) or await journal.commit(
+            HintRequest(name, msgspec.json.encode([found, *others][:_PROGRAMS]), before)
         ):
             return
 
@@ -139,7 +142,7 @@ async def noted_code(journal: Journal, agent: str, program: str) -> CodeLocation
 
 async def noted_programs(journal: Journal, agent: str) -> Sequence[CodeLocation]:
     """The last known locations of agents of that name, one for each program."""
-    return _decoded(await journal.hint(_HINT + agent))
+    return _decoded(await read_hint(journal, _HINT + agent))
 
 
 def _decoded(stored: bytes | None) -> list[CodeLocation]:

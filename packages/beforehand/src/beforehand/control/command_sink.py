@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias
 from beforehand.engine.commands import Applied, apply_commands
 from beforehand.engine.engine import Engine
 from beforehand.extensions import extension, has_extension
-from beforehand.journal.port import LedgerEntry, Post
+from beforehand.journal.port import LedgerEntry, Post, Posts
 from beforehand.model.system import is_planted
 
 _PARTS: Final = "beforehand.command_parts"
@@ -43,11 +43,11 @@ class DirectSink:
 
     async def post(self, post: Post) -> LedgerEntry:
         """Durable on return."""
-        return await self._engine.journal.post(post)
+        return await self._engine.journal.commit(post)
 
     async def post_all(self, posts: Sequence[Post]) -> None:
         """In one commit, durable on return."""
-        await self._engine.journal.post_all(tuple(posts))
+        await self._engine.journal.commit(Posts(tuple(posts)))
 
     async def apply(self, run: str, answered: str) -> Applied:
         """Applied here, or by the process that drives the run. The distribution that planted a case ends it."""

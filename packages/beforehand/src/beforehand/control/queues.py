@@ -132,7 +132,7 @@ async def steer_queue(engine: Engine, queue: str, word: QueueWord, *, by: str, w
             return mode, False
         # The key makes it a compare-and-set: a command that another one has overtaken reads again.
         post = Post(STREAM, command_key(queue, newest.entry), written(command))
-        if (await engine.journal.post(post)).fresh:
+        if (await engine.journal.commit(post)).fresh:
             engine.came_due.set()
             return (await engine.queues.begin(engine.journal)).mode(queue), True
 

@@ -23,8 +23,9 @@ from beforehand.engine.run_start import first_records
 from beforehand.errors import LimitsChanged, QueueDraining, UsageError
 from beforehand.inspect.reader import read_schedules
 from beforehand.journal.backend_rules import FOREVER_MS
+from beforehand.journal.cells import last_firing
 from beforehand.journal.entry_codec import written
-from beforehand.journal.port import Busy, Firing, Post, RunChange
+from beforehand.journal.port import Busy, ClaimRequest, Firing, Post, RunChange
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import beginning
 from beforehand.model.system import is_system
@@ -63,7 +64,7 @@ async def declare_schedules(
             break
         # The key makes it a compare-and-set: of two declarations over the same book, the second one reads again.
         post = Post(STREAM, f"declare/{book.entry}", written(ScheduleEntry("declare", dict(schedules))))
-        if (await engine.journal.post(post)).fresh:
+        if (await engine.journal.commit(post)).fresh:
             engine.schedules_changed.set()
             break
     return await unknown_agents(engine.journal, scheduled_agents(schedules), agents)
@@ -79,7 +80,9 @@ async def steer_schedule(
     known = (await read_schedules(engine.journal)).named(name)
     if bool(known.paused) == (word == "pause"):
         return known, False
-    await engine.journal.post(Post(STREAM, "", written(ScheduleEntry(word, schedule=name, by=checked_by(by), why=why))))
+    await engine.journal.commit(
+        Post(STREAM, "", written(ScheduleEntry(word, schedule=name, by=checked_by(by), why=why)))
+    )
     engine.schedules_changed.set()
     return (await read_schedules(engine.journal)).named(name), True
 
@@ -163,7 +166,9 @@ class Scheduler:
         if newest is not None and newest.mode(known.schedule.queue).draining is not None:
             return  # it fires when the queue is resumed: what was missed by then follows its declaration
         now = self._engine.environment.clock.wall_ms()  # other schedules and a slow disk came before this one
-        last = await self._engine.journal.fired(name, now)  # what a wrong clock fired ahead of now delays nothing
+        last = await last_firing(
+            self._engine.journal, name, now
+        )  # what a wrong clock fired ahead of now delays nothing
         after = known.since_ms if last is None else max(known.since_ms, last.moment_ms)
         moments = due(known.schedule, after, now)
         for moment in moments:
@@ -185,7 +190,7 @@ class Scheduler:
         new = beginning(engine.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
         new = replace(new, place=place, firing=Firing(name, moment, self._book.entry))
         try:
-            claimed = await engine.journal.claim(run, engine.worker.id, new)
+            claimed = await engine.journal.commit(ClaimRequest(run, engine.worker.id, new))
         except (LimitsChanged, QueueDraining):  # the key, the capacity and the names are those of the limits in force
             await engine.queues.begin(engine.journal)
             return False

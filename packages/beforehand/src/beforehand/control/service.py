@@ -356,12 +356,12 @@ class ControlService:
 
     async def pause_tool(self, tool: str, *, by: str, why: str = "") -> None:
         """Pause a tool: no run sends through it until it is unpaused."""
-        await self._engine.journal.post(pause_post(tool, ToolPause("pause", by, why or f"paused by {by}")))
+        await self._engine.journal.commit(pause_post(tool, ToolPause("pause", by, why or f"paused by {by}")))
         await self._engine.look()
 
     async def unpause_tool(self, tool: str, *, by: str) -> None:
         """Unpause a tool: runs may send through it again."""
-        await self._engine.journal.post(pause_post(tool, ToolPause("unpause", by)))
+        await self._engine.journal.commit(pause_post(tool, ToolPause("unpause", by)))
         await self._engine.look()
 
     async def signal(
@@ -373,7 +373,7 @@ class ControlService:
         """
         await self.row(run)
         sent = r.EventReceived("", event, key, r.Raw(written(payload, Any)), 0, by)
-        entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, written(sent)))
+        entry = await self._engine.journal.commit(Post(event_stream(run, event, key), once, written(sent)))
         await self._apply(run)
         return entry
 
@@ -430,8 +430,8 @@ class ControlService:
             raise NotAllowed(refused, next_step="bind the sender to this tool as well, if it may settle it")
         if arrival.person:
             await self._checked_bringer(owner, arrival)
-        await journal.post(Post(DELIVERIES, "", written(AnswerNotice(key, arrival.entry))))
-        entry = await journal.post(Post(arrived_stream(key), arrival.entry, written(arrival)))
+        await journal.commit(Post(DELIVERIES, "", written(AnswerNotice(key, arrival.entry))))
+        entry = await journal.commit(Post(arrived_stream(key), arrival.entry, written(arrival)))
         if not entry.fresh and read(entry, ArrivedAnswer) != arrival:
             raise UsageError(
                 f"another message came under the id {arrival.id} for {key}; this one is refused",

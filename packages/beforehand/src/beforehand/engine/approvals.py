@@ -379,5 +379,5 @@ async def archive_policy(process: Process, policy: PolicyCode) -> None:
         return
     name = policy_stream(policy.version)
     if not await process.journal.entries(name):
-        await process.journal.post(Post(name, _TEXT, policy.text))
+        await process.journal.commit(Post(name, _TEXT, policy.text))
     process.policies_archived.add(policy.version)

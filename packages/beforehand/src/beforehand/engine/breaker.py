@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from beforehand.errors import Unreadable
+from beforehand.journal.cells import read_hint
 from beforehand.journal.entry_codec import read, set_aside, written
-from beforehand.journal.port import Journal, Post
+from beforehand.journal.port import HintRequest, Journal, Post
 from beforehand.model.shell import to_type
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Breakers:
                 return
 
     async def _read(self, tool: str) -> tuple[BreakerState, bytes | None]:
-        stored = await self._journal.hint(f"breaker/{tool}")
+        stored = await read_hint(self._journal, f"breaker/{tool}")
         state = _state_in(stored)
         if stored is not None or tool in self.states:
             self._know(tool, state, stored)
@@ -146,7 +147,7 @@ class Breakers:
     async def _write(self, tool: str, state: BreakerState, previous: bytes | None) -> bool:
         body = msgspec.json.encode(state)
         self._know(tool, state, body)
-        return await self._journal.put_hint(f"breaker/{tool}", body, previous)
+        return await self._journal.commit(HintRequest(f"breaker/{tool}", body, previous))
 
 
 def _state_in(note: bytes | None) -> BreakerState:

@@ -54,7 +54,7 @@ class PendingIndex:
         """Add a parameter set, durable on return."""
         if names not in self.known.get(tool, ()):
             body = written(PendingParameters(names))
-            await journal.post(Post(ways_stream(tool), body.decode(), body))
+            await journal.commit(Post(ways_stream(tool), body.decode(), body))
             self._take(tool, names)
 
     def _take(self, tool: str, names: tuple[str, ...]) -> None:

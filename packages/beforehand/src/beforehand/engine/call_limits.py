@@ -9,15 +9,16 @@ and none that came later goes before it for ever.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from beforehand.errors import JournalUnavailable, LimitsChanged
-from beforehand.journal.port import NO_USE, Permit, PermitRequest
+from beforehand.journal.cells import opens_in_ms
+from beforehand.journal.port import Permit, PermitRequest, ReleaseRequest, SlowRequest
 from beforehand.model.decision.situation import LimitWait
-from beforehand.queues.call_limits import LimitedCall, opens_in_ms
+from beforehand.queues.call_limits import LimitedCall
 from beforehand.queues.limits import TOKENS
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from beforehand.engine.process import Queues
     from beforehand.engine.settings import Settings
-    from beforehand.journal.port import Instant, Journal, LimitState, LimitUse
+    from beforehand.journal.cells import LimitUse
+    from beforehand.journal.port import Instant, Journal, LimitState
     from beforehand.model.run_history import RunHistory
     from beforehand.model.usage import Usage
     from beforehand.queues.call_limits import AppliedLimit
@@ -51,7 +53,12 @@ class _Held(msgspec.Struct, eq=False):
 
     limits: tuple[str, ...] = ()
     call: asyncio.Future[Any] | None = None
-    used: Mapping[str, int] = NO_USE
+    used: dict[str, int] = {}
+
+    @property
+    def spent(self) -> dict[str, int | None]:
+        """The units that the call has used, by limit; None: what it had requested."""
+        return {name: self.used.get(name) for name in self.limits}
 
 
 class _Queue(msgspec.Struct, eq=False):
@@ -180,9 +187,10 @@ class CallLimits:
             newest = self._in_force.newest
             assert newest is not None, permit
             self._held[permit].limits = tuple(one.name for one in limits)
-            request = PermitRequest(permit, limits, newest.entry, self._settings.pause_bound_ms)
+            cells = tuple(one.cell for one in limits)
+            request = PermitRequest(permit, cells, newest.entry, self._settings.pause_bound_ms)
             try:
-                answer = await self._journal.permit(request)
+                answer = await self._journal.commit(request)
             except LimitsChanged:
                 await self._in_force.refresh(self._journal)
                 continue
@@ -252,14 +260,14 @@ class CallLimits:
 
     async def _forget(self, permit: Permit) -> None:
         # The next one is woken first. Its request follows the release into the journal, mostly in the same commit.
-        for name in self._held.get(permit, _Held()).limits:
+        held = self._held.get(permit, _Held())
+        for name in held.limits:
             if (queue := self.known.get(name)) is not None:
                 queue.full_ms = 0
             self._wake_next(name)
-        used = self._held.get(permit, _Held()).used
-        await self._journal.release(permit, used)
+        await self._journal.commit(ReleaseRequest(permit, held.spent))
         self._held.pop(permit, None)
-        for name in used:  # what was estimated too high is free now
+        for name in held.used:  # what was estimated too high is free now
             if (queue := self.known.get(name)) is not None:
                 queue.opens_ms = 0
             self._wake_next(name)
@@ -272,7 +280,7 @@ class CallLimits:
         for permit, held in list(self._held.items()):
             over = permit.operation.partition("/")[0] not in driven
             if over and (held.call is None or held.call.done()):
-                await self._journal.release(permit, held.used)
+                await self._journal.commit(ReleaseRequest(permit, held.spent))
 
     async def slow(self, call: LimitedCall, wait_ms: int) -> None:
         """Let no process make such calls for so long: the service has asked for that.
@@ -283,7 +291,7 @@ class CallLimits:
         names = [name for name in shared if name.startswith("service ")] or shared
         if not names:
             return
-        await self._journal.slow(names, wait_ms)
+        await self._journal.commit(SlowRequest(tuple(names), wait_ms))
         until = self._journal.now().ms + wait_ms
         for name in names:
             queue = self.known.setdefault(name, _Queue())
@@ -307,7 +315,7 @@ class RecordedLimits:
         if (use := self.known.get(one.name)) is None:
             return LimitWait(one.name, 0)
         full = one.limit.at_once is not None and len(use.permits) >= one.limit.at_once
-        ms = max(opens_in_ms(one.limit, use.pace, self._now.boot, self._now.ms), self._poll_ms if full else 0)
+        ms = max(opens_in_ms(one.cell, use.pace, self._now.boot, self._now.ms), self._poll_ms if full else 0)
         return LimitWait(one.name, ms, use.hung if full else 0)
 
 

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import msgspec
 
 from beforehand.errors import UsageError
-from beforehand.journal.backend_rules import call_is_over
+from beforehand.journal.cells import call_is_over
 from beforehand.journal.port import Worker, WorkerState
 from beforehand.model import records as r
 from beforehand.model.operation import Attempt

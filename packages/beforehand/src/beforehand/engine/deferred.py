@@ -21,7 +21,7 @@ from beforehand.engine.late_reports import file_late, late_report
 from beforehand.engine.operation_driver import OperationDriver, operation_key
 from beforehand.errors import Deferred, LeaseLost, LedgerTaken
 from beforehand.journal.entry_codec import read, read_taken, readable, written
-from beforehand.journal.port import Journal, LedgerEntry, Post
+from beforehand.journal.port import Journal, LedgerEntry, Post, Posts
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.model.ids import operation_id, split_operation_id, stream
@@ -169,14 +169,14 @@ async def forward(journal: Journal, key: str) -> str:
         came = await readable(journal, arrived, ArrivedAnswer)
         orders = [order for entry, one in came if (order := _answer_command(owner, key, entry, one)) is not None]
         if len(orders) == 1:
-            await journal.post(orders[0])
+            await journal.commit(orders[0])
             return owner.operation
         run = split_operation_id(owner.operation)[0]
         known = {entry.key for entry in await journal.entries(command_stream(run))} if orders else set[str]()
         missing = tuple(order for order in orders if order.key not in known)
         try:
             if missing:
-                await journal.post_all(missing)
+                await journal.commit(Posts(missing))
         except LedgerTaken:
             continue  # another process sent one of them meanwhile
         return owner.operation

@@ -299,7 +299,7 @@ async def _answered(active: ActiveRun, name: str, watch: StreamWatch) -> bool:
     if first is None and asked.until and active.process.environment.clock.wall_ms() >= asked.until:
         # The question is on record first: a process that was paused would end the question of the next owner otherwise.
         await active.log.flush()
-        first = await journal.post(answer_post(active.run, name, _late(asked)))
+        first = await journal.commit(answer_post(active.run, name, _late(asked)))
     if first is None:
         return False
     answer = read(first, Answered)

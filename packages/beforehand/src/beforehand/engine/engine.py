@@ -78,7 +78,7 @@ class Engine(Process):
         """Seal every run, let calls in flight end within the grace time, and suspend what runs."""
         self.isolation.close()
         if self.active_runs:  # a service manager may kill this process before its calls have ended
-            driving = [*driving, self.background(self.journal.post(told_to_end(self.worker.id)), "beforehand-told")]
+            driving = [*driving, self.background(self.journal.commit(told_to_end(self.worker.id)), "beforehand-told")]
         for active in list(self.active_runs.values()):
             active.end(Ending("shutdown", "the process shuts down"))
         if driving:

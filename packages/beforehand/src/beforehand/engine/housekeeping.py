@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from beforehand.errors import BeforehandError, LeaseLost
+from beforehand.journal.port import HintRequest
 from beforehand.model.system import HEALTH, Trouble
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Housekeeping:
     async def _publish(self) -> None:
         body = msgspec.json.encode(list(self._troubles.values()))
         with contextlib.suppress(BeforehandError):  # a journal that takes nothing takes no note either; the log has it
-            if await self._journal.put_hint(HEALTH + self._worker, body, self._published):
+            if await self._journal.commit(HintRequest(HEALTH + self._worker, body, self._published)):
                 self._published = body
 
 

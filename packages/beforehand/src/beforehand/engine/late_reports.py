@@ -19,7 +19,7 @@ from beforehand.engine.process import Process
 from beforehand.engine.verification import by_report, opening_posts
 from beforehand.errors import BeforehandError, JournalError, JournalUnavailable, LedgerTaken
 from beforehand.journal.entry_codec import written
-from beforehand.journal.port import Post
+from beforehand.journal.port import Post, Posts
 from beforehand.model import records as r
 from beforehand.model.commands import DELIVERIES, AnswerNotice, Command
 from beforehand.model.operation import OperationState
@@ -93,7 +93,7 @@ async def file_late(process: Process, run: str, report: r.LateReport) -> None:
     async def file() -> None:
         with suppress(LedgerTaken):  # it was filed, and the answer to that was lost
             # In one commit: of a run that has ended, only announced reports are read.
-            await process.journal.post_all((command_post(run, body, key), news))
+            await process.journal.commit(Posts((command_post(run, body, key), news)))
 
     try:
         await file()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from beforehand.journal.cells import read_hint
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import Journal, LedgerEntry, Post, RunChange
+from beforehand.journal.port import HintRequest, Journal, LedgerEntry, Post, RunChange
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import beginning
 from beforehand.model import records as r
@@ -93,13 +94,13 @@ class Outbox:
     async def taken(self, name: str) -> None:
         """Remember that this endpoint accepted a notice; a losable note, written once a minute at most."""
         now = self._clock.wall_ms()
-        before = await self._journal.hint(_TAKEN + name)
+        before = await read_hint(self._journal, _TAKEN + name)
         if before is None or now - int(before) > MINUTE_MS:
-            await self._journal.put_hint(_TAKEN + name, str(now).encode(), before)
+            await self._journal.commit(HintRequest(_TAKEN + name, str(now).encode(), before))
 
     async def silent(self, name: str, since: int) -> bool:
         """True if the endpoint accepted nothing since that moment of the wall clock, as far as is known."""
-        last = await self._journal.hint(_TAKEN + name)
+        last = await read_hint(self._journal, _TAKEN + name)
         return last is None or int(last) < since
 
 
@@ -148,13 +149,13 @@ class Cursor:
         if entry <= self._passed:
             return
         self._passed, body = entry, str(entry).encode()
-        if await self._journal.put_hint(self._hint, body, self._shared):
+        if await self._journal.commit(HintRequest(self._hint, body, self._shared)):
             self._shared = body
         else:
             await self._read_mark()
 
     async def _read_mark(self) -> None:
-        self._shared = await self._journal.hint(self._hint)
+        self._shared = await read_hint(self._journal, self._hint)
         self._known = True
         if self._shared is not None:
             self._passed = max(self._passed, int(self._shared))

@@ -25,6 +25,7 @@ from beforehand.errors import BeforehandError, JournalError, JournalUnavailable,
 from beforehand.journal.entry_codec import read, readable, set_aside, written
 from beforehand.journal.port import (
     Busy,
+    ClaimRequest,
     Identity,
     Instant,
     Journal,
@@ -282,7 +283,7 @@ class Queues:
         """Make these the limits of every process over this journal, if they are not already."""
         await self.refresh(journal)
         if limits != self.limits:
-            await journal.post(Post(STREAM, "", written(limits)))
+            await journal.commit(Post(STREAM, "", written(limits)))
             await self.refresh(journal)
 
     async def begin(self, journal: Journal) -> Declaration:
@@ -290,7 +291,7 @@ class Queues:
         await self.refresh(journal)
         if self.newest is None:
             # Its key keeps it from replacing limits that another process declares at the same time.
-            await journal.post(Post(STREAM, BEGUN, written(DeclaredLimits())))
+            await journal.commit(Post(STREAM, BEGUN, written(DeclaredLimits())))
             await self.refresh(journal)
         return self.newest or Declaration()
 
@@ -331,16 +332,16 @@ class Leases:
         self._asking: dict[str, int] = {}  # claims whose answer is under way: they may soon be ours
 
     async def claim(self, run: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        """As `Journal.claim`; a lease that is ours although nothing here holds it is given back first."""
+        """As a `ClaimRequest`; a lease that is ours although nothing here holds it is given back first."""
         journal, worker = self._process.journal, self._process.worker.id
         self._asking[run] = self._asking.get(run, 0) + 1
         try:
-            found = await journal.claim(run, worker, new)
+            found = await journal.commit(ClaimRequest(run, worker, new))
             # A look for slots that is under way may just have taken this lease, and drives the run once it is told.
             forgotten = self._asking[run] == 1 and run not in self._held and not self._process.queues.taking.locked()
             if isinstance(found, Busy) and found.row.owner == worker and forgotten:
-                await journal.append(self._giving_back(found.row))
-                found = await journal.claim(run, worker, new)
+                await journal.commit(self._giving_back(found.row))
+                found = await journal.commit(ClaimRequest(run, worker, new))
             if isinstance(found, LeaseGranted):
                 self._held.add(run)
             return found
@@ -394,7 +395,7 @@ class Leases:
         write = self._giving_back(row)
         while not self._process.closing:
             try:
-                await self._process.journal.append(write)
+                await self._process.journal.commit(write)
             except LeaseLost:
                 return
             except JournalError as error:

@@ -11,7 +11,16 @@ from beforehand.engine.process import Process
 from beforehand.engine.run_start import check_input, first_records
 from beforehand.engine.tool_protocol import Input
 from beforehand.errors import LimitsChanged, ParameterMismatch, RunQueued
-from beforehand.journal.port import AgentKey, LeaseGranted, QueuePlace, RunChange, RunRow, RunStatus, TakeRequest
+from beforehand.journal.port import (
+    AgentKey,
+    ClaimRequest,
+    LeaseGranted,
+    QueuePlace,
+    RunChange,
+    RunRow,
+    RunStatus,
+    TakeRequest,
+)
 from beforehand.journal.record_codec import decode, encode
 from beforehand.journal.run_log import beginning
 from beforehand.model.run_history import RunHistory
@@ -31,7 +40,7 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
     """Take slots for runs of queues that may start now, and keep their leases for `drive_run`.
 
     Each of them has to be driven: a lease that is held and not driven keeps its slot as long as this process lives.
-    The slots of a process that died are free by themselves: `Journal.take` counts only the leases of living owners.
+    The slots of a process that died are free by themselves: a `TakeRequest` counts only the leases of living owners.
     """
     queues = process.queues
     if queues.newest is None or room <= 0:
@@ -55,11 +64,11 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
 async def _taken(
     process: Process, agents: Collection[AgentKey], room: int, skip: Collection[str]
 ) -> list[LeaseGranted]:
-    """Call `Journal.take` under the limits in force, which may be others than those that were read last."""
+    """Commit a `TakeRequest` under the limits in force, which may be others than those that were read last."""
     queues, journal = process.queues, process.journal
     while queues.newest is not None:
         try:
-            return await journal.take(TakeRequest(process.worker.id, agents, room, queues.newest, skip))
+            return await journal.commit(TakeRequest(process.worker.id, agents, room, queues.newest, skip))
         except LimitsChanged:
             await queues.refresh(journal)
     return []
@@ -111,7 +120,7 @@ async def store_submitted(
     change = RunChange("queued", f"in the queue {place.queue}", due_ms, release=True)
     new = beginning(process.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
     # Only the claim can tell whether the run exists: what is read before it, another submission may change.
-    stored = await process.journal.claim(run, process.worker.id, replace(new, place=place))
+    stored = await process.journal.commit(ClaimRequest(run, process.worker.id, replace(new, place=place)))
     if isinstance(stored, LeaseGranted):
         return True
     await _check_same(process, run, agent, given)

@@ -19,6 +19,7 @@ from beforehand.engine.conflicts import Claimant, find_conflict, may_conflict
 from beforehand.engine.operation_driver import LedgerFindings, approval_asked
 from beforehand.engine.settings import Settings
 from beforehand.engine.situation import Inputs
+from beforehand.journal.cells import limit_uses
 from beforehand.model import records as r
 from beforehand.model.decision.situation import Now
 from beforehand.model.ids import operation_id
@@ -28,7 +29,8 @@ from beforehand.model.waits import stored_contract
 
 if TYPE_CHECKING:
     from beforehand.engine.call_limits import RecordedLimits
-    from beforehand.journal.port import Identity, Journal, LimitUse
+    from beforehand.journal.cells import LimitUse
+    from beforehand.journal.port import Identity, Journal
     from beforehand.model.run_history import RunHistory
 
 
@@ -55,7 +57,7 @@ class SharedState:
     async def read(self) -> SharedState:
         """Read it from the journal, and return it."""
         self.pauses = await paused_tools(self.journal)
-        if uses := await self.journal.permits(self.settings.pause_bound_ms):
+        if uses := await limit_uses(self.journal, self.settings.pause_bound_ms):
             await self._read_limits(uses)
         await self.breakers.refresh()
         await self.pending_index.refresh(self.journal)

@@ -170,7 +170,7 @@ async def _stop_unreadable(process: Process, claimed: LeaseGranted, error: Journ
     """List the run as stopped: a person is asked, and recovery does not take it again and again."""
     change = unreadable_change(error, process.environment.clock.wall_ms())
     try:
-        await process.journal.append(Write(claimed.lease, (), change))
+        await process.journal.commit(Write(claimed.lease, (), change))
     except JournalError:
         process.leases.give_back(claimed.row)
 

@@ -26,7 +26,8 @@ from beforehand.engine.suspension import BudgetRefusal
 from beforehand.engine.tree_budgets import OwnedRun, read_limits, refresh_limits, tree_budgets_of
 from beforehand.errors import BudgetSpent, JournalError, LeaseLost, LimitsChanged
 from beforehand.journal.backend_rules import FOREVER_MS
-from beforehand.journal.port import BudgetUse, Journal, LeaseGranted, Write
+from beforehand.journal.cells import BudgetUse, budget_uses
+from beforehand.journal.port import Journal, LeaseGranted, Write
 from beforehand.model import records as r
 from beforehand.model.decision.situation import SpentBudget
 from beforehand.model.money import written_money
@@ -66,7 +67,7 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
     found = [] if own is None else list(own.left(step))
     budgets, now = budgets_of(active), active.process.wall_ms()
     days = {name: _period(name, one, now).name for name, one in budgets.items()}
-    uses = {(use.budget, use.limit): use for use in await active.process.journal.budget_uses(days)} if days else {}
+    uses = {(use.budget, use.limit): use for use in await budget_uses(active.process.journal, days)} if days else {}
     for name, limit in ((name, counter) for name, one in budgets.items() for counter in one.of_models):
         if (most := budgets[name].most(limit)) is None:
             continue
@@ -245,7 +246,7 @@ async def _limits_changed(active: OwnedRun, tree: str, known: SharedBudget) -> b
 async def uses_now(journal: Journal, limits: DeclaredLimits, now_ms: int) -> dict[str, list[BudgetUse]]:
     """The counters of each shared budget on its present day."""
     days = {name: day_of(one.zone, now_ms).name for name, one in limits.budgets.items()}
-    found = {(use.budget, use.limit): use for use in await journal.budget_uses(days)} if days else {}
+    found = {(use.budget, use.limit): use for use in await budget_uses(journal, days)} if days else {}
     return {
         name: [found.get((name, counter)) or BudgetUse(name, day, counter) for counter in limits.budgets[name].counters]
         for name, day in days.items()
@@ -271,7 +272,7 @@ async def wake_waiting(process: Process) -> None:
     for run, waits in await waited_for(journal):
         if not waits <= spent and isinstance(claimed := await process.leases.claim(run), LeaseGranted):
             try:  # giving the lease back leaves a run that waits due, and a worker takes it up
-                await journal.append(Write(claimed.lease, (), unchanged_listing(claimed.row, process.wall_ms())))
+                await journal.commit(Write(claimed.lease, (), unchanged_listing(claimed.row, process.wall_ms())))
             except LeaseLost:
                 continue  # this process stood still meanwhile, and another one has the run
             except JournalError:

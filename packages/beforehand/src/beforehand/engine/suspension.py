@@ -215,7 +215,7 @@ _RELEASED: Final = b'"left"'
 
 async def notify_owner(journal: Journal, run: str, token: int) -> bool:
     """Keep the owner of this lease from suspending the run unseen. False: it has released the run already."""
-    return (await journal.post(_owner_post(run, token, _NOTIFIED))).body == _NOTIFIED
+    return (await journal.commit(_owner_post(run, token, _NOTIFIED))).body == _NOTIFIED
 
 
 def release_post(run: str, token: int) -> Post:

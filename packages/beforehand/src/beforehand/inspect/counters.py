@@ -12,8 +12,7 @@ import msgspec
 
 from beforehand.errors import BeforehandError
 from beforehand.inspect.reader import JournalReader
-from beforehand.journal.backend_rules import charged
-from beforehand.journal.port import BudgetUse
+from beforehand.journal.cells import BudgetUse, budget_uses, charged
 from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shared_use import Charge
@@ -85,7 +84,7 @@ async def wrong_counters(reader: JournalReader, sums: Sums | None = None) -> lis
 async def _differing(reader: JournalReader, sums: Sums | None) -> list[WrongCounter]:
     if sums is None:
         return []
-    stored: Sums = {(use.budget, use.period, use.limit): use for use in await reader.journal.budget_uses(None)}
+    stored: Sums = {(use.budget, use.period, use.limit): use for use in await budget_uses(reader.journal, None)}
     return [
         WrongCounter(_of(stored, key), _of(sums, key))
         for key in sorted({*stored, *sums})

@@ -81,10 +81,10 @@ async def facts(reader: JournalReader, raw_reader: Reader) -> JournalFacts:
         entries += 1
         set_aside += [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in((entry,))]
     failing: list[str] = []
-    for name, body in (await raw_reader.hints(HEALTH)).items():
-        worker = name.removeprefix(HEALTH)
+    for note in await raw_reader.cells("hint", below=HEALTH):
+        worker = note.name.removeprefix(HEALTH)
         if (await reader.journal.fate(worker)).fate != "dead":  # a process that may live
-            failing += [f"process {worker}: {one.task}: {one.error}" for one in troubles_in(body)]
+            failing += [f"process {worker}: {one.task}: {one.error}" for one in troubles_in(note.body)]
     identity = reader.identity
     return JournalFacts(
         storage=await raw_reader.storage(),

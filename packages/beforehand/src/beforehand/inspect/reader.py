@@ -10,6 +10,7 @@ import msgspec
 
 from beforehand.errors import ChainBroken, UnknownRun, Unreadable, UsageError
 from beforehand.journal.backend_rules import FOREVER_MS
+from beforehand.journal.cells import last_firing, read_hint
 from beforehand.journal.entry_codec import read, readable, set_aside
 from beforehand.journal.port import (
     EVERY_BODY,
@@ -285,7 +286,7 @@ def waits_of(row: RunRow | RunWaits) -> list[ListedWait]:
 
 async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:
     """The house-keeping failures of a process, as far as it could publish them."""
-    note = await journal.hint(HEALTH + worker)
+    note = await read_hint(journal, HEALTH + worker)
     return [] if note is None else troubles_in(note)
 
 
@@ -293,7 +294,7 @@ async def schedule_clock(journal: Journal, name: str, known: KnownSchedule, now_
     """The trace that a wrong clock has left on a schedule; empty: it has left none, or the schedule is paused."""
     from beforehand.queues.schedules import clock_fault  # noqa: PLC0415 - few commands need them
 
-    newest = await journal.fired(name, FOREVER_MS)
+    newest = await last_firing(journal, name, FOREVER_MS)
     return "" if known.paused else clock_fault(known, 0 if newest is None else newest.moment_ms, now_ms)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -29,7 +29,7 @@ from beforehand.inspect.render_records import stored
 from beforehand.inspect.run_state import step_of, without_life
 from beforehand.journal import host
 from beforehand.journal.memory import MemoryJournal
-from beforehand.journal.port import Identity, LeaseGranted, NewRun, RunChange, Write
+from beforehand.journal.port import ClaimRequest, CommitRequest, Identity, LeaseGranted, NewRun, RunChange, Write
 from beforehand.journal.record_codec import decode, encode
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model import records as r
@@ -128,6 +128,7 @@ def _progress(engine: Engine, copy: _Copy) -> object:
     ]
 
 
+T = TypeVar("T")
 STUCK_AFTER_S: Final = 10.0
 """Time without a recorded step after which code under replay is taken to wait for ever."""
 _SETTINGS: Final = Settings(hold_ms=0, claims_allowed=2**31, patience_ms=1000, grace_ms=1000)
@@ -154,7 +155,7 @@ class _Copy(MemoryJournal):
         newest = max(history.ownership.owners, default=0)
         while True:
             new = NewRun(history.lifecycle.started.agent, program=history.lifecycle.started.program)
-            claimed = await self.claim(run, "the record", new)
+            claimed = await self.commit(ClaimRequest(run, "the record", new))
             assert isinstance(claimed, LeaseGranted), claimed
             log = RunLog(self, claimed.lease, claimed.last, genesis(self.identity.namespace, run))
             if claimed.lease.token > newest:
@@ -162,9 +163,11 @@ class _Copy(MemoryJournal):
             await log.append((), RunChange("running", release=True))
         await log.append([encode(record) for record in records], RunChange("running", release=True))
 
-    async def append(self, write: Write) -> None:
-        self._refuse(write)
-        await super().append(msgspec.structs.replace(write, rows=()) if self.over else write)
+    async def commit(self, request: CommitRequest[T]) -> T:
+        if not isinstance(request, Write):
+            return await super().commit(request)
+        self._refuse(request)
+        return cast("T", await super().commit(msgspec.structs.replace(request, rows=()) if self.over else request))
 
     def ride(self, write: Write) -> None:
         self._refuse(write)

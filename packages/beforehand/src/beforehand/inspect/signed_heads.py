@@ -137,5 +137,5 @@ class HeadPosts:
         keys = own_head_keys(engine.journal.sidecar(KEYS), engine.environment.rng)
         head = await signed_head(engine.journal, engine.identity, now, keys)
         notice = Notice("journal.head", "", "", now, turn=turn, data=msgspec.to_builtins(head))
-        await engine.journal.post(Post(OUTBOX, f"head/{turn}", written(notice)))
+        await engine.journal.commit(Post(OUTBOX, f"head/{turn}", written(notice)))
         self._done = turn

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from beforehand.errors import ArgumentError, BudgetSpent, LimitsChanged, QueueDraining, QueueFull, RecordRefused
+from beforehand.errors import ArgumentError, LeaseLost, QueueDraining, QueueFull, RecordRefused
 from beforehand.journal.port import (
-    BudgetUse,
-    HeldPermits,
     Lease,
     NewRun,
-    Permit,
     Post,
     Row,
     RunRow,
     StatusFilter,
     Trust,
-    WorkerState,
     Write,
 )  # fmt: skip
-from beforehand.model.money import MOST_UNITS, counter_currency
 from beforehand.model.shell import to_type
-from beforehand.policies import MOST
-
-if TYPE_CHECKING:
-    from beforehand.model.shared_use import Charge
 
 MAX_BODY = 64 << 20
 """Largest size of one record in bytes. Larger results belong into a file whose name is recorded."""
@@ -59,6 +50,23 @@ def first_write(lease: Lease, new: NewRun) -> Write:
     for row in new.rows:
         check_size(write, row)
     return write
+
+
+def lease_lost(lease: Lease) -> LeaseLost:
+    """The refusal of a write under a lease that another owner has taken over."""
+    return LeaseLost(
+        f"run {lease.run}: lease {lease.token} was taken over by another owner",
+        known="nothing was written",
+        next_step=f"the new owner continues the run: {to_type('show', lease.run)}",
+    )
+
+
+def out_of_order(write: Write, expected: int) -> RecordRefused:
+    """The refusal of a write that does not continue at the end of its run."""
+    return RecordRefused(
+        f"{write.lease.run}: record {write.rows[0].seq} came where {expected} is next",
+        known="an earlier write of this run was refused, or two logs write to it",
+    )
 
 
 def check_post(post: Post) -> None:
@@ -142,47 +150,6 @@ def wants_look(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
     """True if a worker should verify again what a stopped run left unknown: it is due and no living worker owns it."""
     due = line.due_ms is not None and line.due_ms <= wall_ms
     return line.status == "stopped" and due and (line.owner is None or gone(line.owner))
-
-
-def call_is_over(worker: WorkerState, pause_bound_ms: int) -> bool:
-    """True if no call of this worker can be under way.
-
-    It is proven dead, or it cannot be observed and has been silent for longer than a process can pause. A process that
-    is seen to live may be stopped in its call for any time.
-    """
-    return worker.fate == "dead" or (worker.fate == "unknown" and worker.silent_ms > pause_bound_ms)
-
-
-def held_permits(
-    stored: Sequence[Permit], fate: Callable[[str], WorkerState], pause_bound_ms: int, asking: str = ""
-) -> HeldPermits:
-    """The permits whose call may be under way. The worker that is `asking` is not gone for itself."""
-    states = {name: fate(name) for name in {permit.worker for permit in stored} - {asking}}
-    holders = {name: state for name, state in states.items() if not call_is_over(state, pause_bound_ms)}
-    hung = [state.pid for state in holders.values() if state.fate == "alive" and state.silent_ms > pause_bound_ms]
-    silent_ms = max((state.silent_ms for state in holders.values()), default=0)
-    held = tuple(permit for permit in stored if permit.worker == asking or permit.worker in holders)
-    return HeldPermits(held, min(hung, default=0), silent_ms)
-
-
-def limits_changed() -> LimitsChanged:
-    """The error of a process that has not read the newest limits of queues."""
-    return LimitsChanged("other limits of queues are in force", next_step="read them, and try again")
-
-
-def charged(charges: Sequence[Charge], stored: Callable[[Charge], BudgetUse]) -> list[BudgetUse]:
-    """The counters after these charges, each once. Raises `BudgetSpent` where one has come to its limit before."""
-    after: dict[tuple[str, str, str], BudgetUse] = {}
-    for charge in charges:
-        key = charge.budget, charge.period, charge.limit
-        now = after.get(key) or stored(charge)
-        # The one comparison of a shared budget, in the transaction that stores the record of the call.
-        if charge.most is not None and now.used + now.reserved >= charge.most:
-            raise BudgetSpent(charge.budget, charge.limit, now.used, now.reserved)
-        highest = MOST_UNITS if counter_currency(charge.limit) else MOST
-        used, reserved = min(highest, now.used + charge.used), max(0, min(highest, now.reserved + charge.reserved))
-        after[key] = BudgetUse(*key, used, reserved)
-    return list(after.values())
 
 
 def queue_full(queue: str, waiting: int) -> QueueFull:

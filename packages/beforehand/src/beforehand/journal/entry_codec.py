@@ -89,7 +89,7 @@ async def set_aside(journal: Journal, entry: LedgerEntry, error: Unreadable) -> 
     """Mark an entry as refused, once, and log it. A journal that cannot be written keeps no mark."""
     mark = SetAside(entry.id, entry.stream, str(error.__cause__ or error.message))
     with contextlib.suppress(BeforehandError):
-        if (await journal.post(Post(REFUSED, str(entry.id), written(mark)))).fresh:
+        if (await journal.commit(Post(REFUSED, str(entry.id), written(mark)))).fresh:
             _LOG.warning("%s", error)
 
 

@@ -9,39 +9,24 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from beforehand.errors import (
-    BudgetSpent,
-    JournalUnavailable,
-    LeaseLost,
-    LedgerTaken,
-    LimitsChanged,
-    RecordRefused,
-    UsageError,
-)
+from beforehand.errors import JournalError, JournalUnavailable, UsageError
 from beforehand.journal import host
 from beforehand.journal.backend_rules import (
     FOREVER_MS,
     NEWS_PAGE,
-    charged,
     check_extras,
-    check_post,
     check_size,
     due_since,
-    first_write,
-    held_permits,
     ledger_hash,
-    limits_changed,
     page,
-    queue_draining,
-    queue_full,
     stands,
     trust_entry,
     wants_look,
@@ -49,29 +34,20 @@ from beforehand.journal.backend_rules import (
 )
 from beforehand.journal.port import (
     EVERY_BODY,
-    NO_USE,
     AgentKey,
     BodyFilter,
-    BudgetUse,
-    Busy,
+    Cell,
+    CellKind,
+    CommitRequest,
     Fate,
-    Firing,
     FoundRecord,
-    HeldPermits,
     Identity,
     Instant,
     Journal,
-    LastFiring,
     Lease,
     LeaseGranted,
     LedgerEntry,
     LedgerNews,
-    LimitState,
-    LimitUse,
-    NewRun,
-    Permit,
-    PermitAnswer,
-    PermitRequest,
     Post,
     QueuePlace,
     QueueState,
@@ -87,15 +63,12 @@ from beforehand.journal.port import (
     WorkerState,
     Write,
 )
+from beforehand.journal.requests import LIMITS, check_limits, decide, numbered
 from beforehand.model.heads import Head, first_head, over_entries, over_records
-from beforehand.model.shared_use import Charge
-from beforehand.model.shell import to_type
-from beforehand.queues.call_limits import CallPace, judge_all, settled, slowed
 from beforehand.queues.choose import Candidate, Lane, Snapshot, choose
-from beforehand.queues.limits import STREAM
-from beforehand.queues.schedules import STREAM as SCHEDULES
 
 RIDE_MS = 5
+T = TypeVar("T")
 
 
 @dataclass
@@ -139,11 +112,7 @@ class MemoryJournal:
         self._names: dict[int, str] = {}
         self._ledger: list[LedgerEntry] = []
         self._keys: dict[tuple[str, str], LedgerEntry] = {}
-        self._hints: dict[str, bytes] = {}
-        self._fired: defaultdict[str, list[LastFiring]] = defaultdict(list)
-        self._permits: dict[str, dict[Permit, tuple[int, int]]] = {}  # units and moment of each, by limit
-        self._paces: dict[str, CallPace] = {}
-        self._uses: dict[tuple[str, str, str], BudgetUse] = {}
+        self._cells: defaultdict[str, defaultdict[str, dict[str, bytes]]] = defaultdict(lambda: defaultdict(dict))
         self._workers: dict[str, tuple[Worker, int]] = {}
         self._dead: set[str] = set()
         self._riding: list[tuple[int, Write]] = []
@@ -176,7 +145,7 @@ class MemoryJournal:
         self._boot += 1
 
     def settle(self) -> None:
-        """Make durable what rides. A refusal is raised by the run's next `append` or `flush`."""
+        """Make durable what rides. A refusal is raised by the run's next write or `flush`."""
         self._settle()
 
     def everything(self) -> list[bytes]:
@@ -206,7 +175,7 @@ class MemoryJournal:
             trust=trust,
             reason="" if trust == "trusted" else f"confirmed as {trust} by {by}",
         )
-        self._insert(Post("journal", "", trust_entry(trust, by, self.identity.incarnation)))
+        self._perform(Post("journal", "", trust_entry(trust, by, self.identity.incarnation)))
         after()
         return self.identity
 
@@ -223,41 +192,16 @@ class MemoryJournal:
         after()
         return self._fate(worker)
 
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        after = self._call("claim")
-        found = self._runs.get(run)
-        firing = None if new is None else new.firing
-        if firing is not None and not self._may_fire(firing):
-            after()
-            return None
-        if found is None:
-            claimed = self._create(run, worker, new) if new is not None else None
-            self._store_firing(firing, run)
-            after()
-            return claimed
-        self._store_firing(firing, run)
-        listing = found.listing
-        if new is not None and not new.takes(listing):
-            after()
-            return Busy(listing, Worker(listing.owner or ""))
-        if listing.owner is not None and (listing.owner == worker or not self._gone(listing.owner)):
-            after()
-            owner = self._workers.get(listing.owner)
-            return Busy(listing, owner[0] if owner else Worker(listing.owner))
-        found.listing = replace(listing, token=listing.token + 1, owner=worker, updated_ms=self._wall())
+    async def commit(self, request: CommitRequest[T]) -> T:
+        after = self._call(type(request).__name__)
+        if isinstance(request, Write):
+            self._check_sizes(request)
+            self._settle()
+            if (refused := self._refused.pop((request.lease.row, request.lease.token), None)) is not None:
+                raise refused
+        answer: Any = self._take(request) if isinstance(request, TakeRequest) else self._perform(request)
         after()
-        lease = Lease(run, listing.row, found.listing.token, worker)
-        return LeaseGranted(lease, found.listing, found.rows[-1] if found.rows else None)
-
-    async def append(self, write: Write) -> None:
-        after = self._call("append")
-        self._check_sizes(write)
-        self._settle()
-        key = (write.lease.row, write.lease.token)
-        if key in self._refused:
-            raise self._refused.pop(key)
-        self._commit(write)
-        after()
+        return answer  # type: ignore[no-any-return]  # of the kind that the request names
 
     def ride(self, write: Write) -> None:
         self._check_sizes(write)
@@ -332,10 +276,9 @@ class MemoryJournal:
         names = list(self._runs)
         return names[: names.index(run) if run else None][::-1]
 
-    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
-        after = self._call("take")
+    def _take(self, request: TakeRequest) -> list[LeaseGranted]:
         self._riding_due()
-        self._check_newest(request.newest.entry)
+        check_limits(request.newest.entry, self._facts().newest(LIMITS))
         wall = self._wall()
         snapshot = self._queued(request.agents, request.skip, request.worker, request.newest.paused)
         granted: list[LeaseGranted] = []
@@ -348,7 +291,6 @@ class MemoryJournal:
             run.listing = line = replace(line, token=line.token + 1, owner=request.worker, updated_ms=wall)
             lease = Lease(line.run, row, line.token, request.worker)
             granted.append(LeaseGranted(lease, line, run.rows[-1] if run.rows else None, slot=True, ready_ms=ready))
-        after()
         return granted
 
     def _queued(
@@ -395,72 +337,17 @@ class MemoryJournal:
             for name in sorted({*+waiting, *+running, *oldest})
         ]
 
-    async def permit(self, request: PermitRequest) -> PermitAnswer:
-        after, asked, now = self._call("permit"), request.permit, self.now()
-        self._check_newest(request.declared)
-        held = [self._counted(one.name, request.pause_bound_ms, asked.worker) for one in request.limits]
-        found = [(one, len(it.permits), self._pace(one.name)) for one, it in zip(request.limits, held, strict=True)]
-        verdicts = judge_all(found, now.boot, now.ms)
-        granted = all(verdict.granted for verdict in verdicts)
-        for one, verdict in zip(request.limits, verdicts, strict=True):
-            self._paces[one.name] = verdict.pace
-            if granted:
-                self._permits.setdefault(one.name, {})[asked] = one.units, now.ms
-        after()
-        together = zip(request.limits, held, verdicts, strict=True)
-        states = [LimitState(one.name, it.full, it.wait_ms, of_it.hung, of_it.silent_ms) for one, of_it, it in together]
-        return PermitAnswer(granted, tuple(states))
-
-    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
-        after, now = self._call("release"), self.now()
-        for name, held in self._permits.items():
-            units, at_ms = held.pop(permit, (0, 0))
-            if units and name in used:
-                self._paces[name] = settled(self._pace(name), now.boot, units, used[name], at_ms, now.ms)
-        after()
-
-    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
-        after, now = self._call("slow"), self.now()
-        for name in limits:
-            self._paces[name] = slowed(self._pace(name), now.boot, now.ms + wait_ms)
-        after()
-
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
-        self._call("permits")()
-        held = {name: self._counted(name, pause_bound_ms) for name in sorted(self._paces)}
-        return [LimitUse(name, it.permits, self._pace(name), it.hung) for name, it in held.items()]
-
-    def _pace(self, name: str) -> CallPace:
-        return self._paces.get(name, CallPace())
-
-    def _counted(self, name: str, pause_bound_ms: int, worker: str = "") -> HeldPermits:
-        """The permits of a limit whose call may be under way."""
-        return held_permits(list(self._permits.get(name, ())), self._fate, pause_bound_ms, worker)
-
-    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
-        self._call("fired")()
-        return self._last_firing(schedule, until_ms)
-
-    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
-        done = self._call("budget_uses")
+    async def cells(
+        self, kind: CellKind, names: Collection[str] | None = None, *, below: str = "", until: str | None = None
+    ) -> list[Cell]:
+        done = self._call("cells")
         self._riding_due()
         done()
-        found = [use for use in self._uses.values() if periods is None or periods.get(use.budget) == use.period]
-        return sorted(found, key=lambda use: (use.budget, use.period, use.limit))
-
-    def _last_firing(self, schedule: str, until_ms: int) -> LastFiring | None:
-        come = (one for one in self._fired[schedule] if one.moment_ms <= until_ms)
-        return max(come, key=lambda one: one.moment_ms, default=None)
-
-    def _may_fire(self, firing: Firing) -> bool:
-        last = self._last_firing(firing.schedule, self._wall())
-        newest = next((entry.id for entry in reversed(self._ledger) if entry.stream == SCHEDULES), 0)
-        fresh = last is None or last.moment_ms < firing.moment_ms
-        return fresh and firing.moment_ms <= self._wall() and newest == firing.entry
-
-    def _store_firing(self, firing: Firing | None, run: str) -> None:
-        if firing is not None:
-            self._fired[firing.schedule].append(LastFiring(firing.moment_ms, run))
+        chosen = [name for name in self._cells[kind] if name.startswith(below)] if names is None else names
+        found = [Cell(kind, name, *cell) for name in sorted(chosen) for cell in sorted(self._cells[kind][name].items())]
+        if until is None:
+            return found
+        return list({cell.name: cell for cell in found if cell.key <= until}.values())
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         self._call("counts")()
@@ -469,22 +356,6 @@ class MemoryJournal:
     async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         lines = await self.runs(status=status, limit=len(self._runs))
         return [RunWaits(line.run, line.agent, line.waits, line.updated_ms) for line in lines]
-
-    async def post(self, post: Post) -> LedgerEntry:
-        after = self._call("post")
-        check_post(post)
-        entry = self._insert(post)
-        after()
-        return entry
-
-    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
-        after = self._call("post_all")
-        for post in posts:
-            check_post(post)
-        self._check_free(posts)
-        entries = [self._insert(post) for post in posts]
-        after()
-        return entries
 
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         done = self._call("entries")
@@ -524,18 +395,6 @@ class MemoryJournal:
             over_entries(before.entries_hash, ((entry.id, _digest(entry)) for entry in entries)),
         )
         return self._head
-
-    async def hint(self, name: str) -> bytes | None:
-        self._call("hint")()
-        return self._hints.get(name)
-
-    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        after = self._call("put_hint")
-        fits = self._hints.get(name) == previous
-        if fits:
-            self._hints[name] = body
-        after()
-        return fits
 
     def size(self) -> int | None:
         return None
@@ -578,86 +437,52 @@ class MemoryJournal:
         riding, self._riding = self._riding, []
         for _, write in riding:
             try:
-                self._commit(write)
-            except (BudgetSpent, LeaseLost, LedgerTaken, LimitsChanged, RecordRefused) as error:
+                self._perform(write)
+            except JournalError as error:
                 self._refused.setdefault((write.lease.row, write.lease.token), error)
 
-    def _commit(self, write: Write) -> None:
-        lease = write.lease
-        found = self._runs.get(self._names.get(lease.row, ""))
-        if found is None or found.listing.token != lease.token:
-            raise LeaseLost(
-                f"run {lease.run}: lease {lease.token} was taken over by another owner",
-                known="nothing was written",
-                next_step=f"the new owner continues the run: {to_type('show', lease.run)}",
-            )
-        self._check_free(write.posts)
-        if write.declared is not None:
-            self._check_newest(write.declared)
-        uses = charged(write.charges, self._use)
-        for seq, row in enumerate(write.rows, len(found.rows) + 1):
-            if row.seq != seq:
-                raise RecordRefused(f"{lease.run}: record {row.seq} came where {seq} is next")
-        found.rows.extend(write.rows)
-        self._stored += [(number, lease.row, row) for number, row in enumerate(write.rows, len(self._stored) + 1)]
-        for post in write.posts:
-            self._insert(post)
-        self._uses |= {(use.budget, use.period, use.limit): use for use in uses}
-        if write.change is not None:
-            change = write.change
-            found.listing = replace(
-                found.listing,
-                status=change.status,
-                reason=change.reason,
-                due_ms=change.due_ms,
-                waits=change.waits,
-                owner=None if change.release else found.listing.owner,
-                token=found.listing.token + change.release,  # what comes later under the old one is fenced out
-                updated_ms=self._wall(),
-                queue="" if change.leaves_queue else found.listing.queue,
-            )
-            if change.leaves_queue:
-                found.place = replace(found.place, queue="")
-            found.holds = found.holds and change.status in {"running", "suspended"}
+    def _perform(self, request: CommitRequest[T]) -> T:
+        """Decide a request and take what it changes."""
+        answer: Any
+        answer, changes = decide(request, self._facts())
+        if changes.created is not None:
+            answer = numbered(answer, len(self._runs) + 1)
+            self._names[answer.row.row] = answer.row.run
+            self._runs[answer.row.run] = _Run(answer.row, place=changes.created[1])
+            changes.lease = answer.lease
+        if changes.lease is not None:
+            row = changes.lease.row
+            self._runs[self._names[row]].rows.extend(changes.rows)
+            self._stored += [(number, row, one) for number, one in enumerate(changes.rows, len(self._stored) + 1)]
+        for entry in changes.entries:
+            self._append(entry)
+        if changes.taken is not None:
+            self._runs[changes.taken.run].listing = changes.taken
+        if changes.listed is not None:
+            run = self._runs[changes.listed.run]
+            run.listing = changes.listed
+            if changes.leaves:
+                run.place = replace(run.place, queue="")
+            run.holds = run.holds and run.listing.status in {"running", "suspended"}
+        for (kind, name, key), body in changes.cells.items():
+            if body is None:
+                self._cells[kind][name].pop(key, None)
+            else:
+                self._cells[kind][name][key] = body
+        return answer  # type: ignore[no-any-return]  # of the kind that the request names
 
-    def _use(self, charge: Charge) -> BudgetUse:
-        key = charge.budget, charge.period, charge.limit
-        return self._uses.get(key) or BudgetUse(*key)
+    def _append(self, entry: LedgerEntry) -> None:
+        self._ledger.append(entry)
+        if entry.key:
+            self._keys[entry.stream, entry.key] = entry
 
-    def _check_free(self, posts: tuple[Post, ...]) -> None:
-        """Raise `LedgerTaken` for the first of these whose key is taken."""
-        mine: dict[tuple[str, str], Post] = {}
-        for post in posts:
-            key = (post.stream, post.key)
-            standing = self._keys.get(key) or mine.get(key)
-            mine |= {key: post} if post.key else {}
-            if standing is not None:
-                raise LedgerTaken(post.stream, post.key, standing.body)
+    def _facts(self) -> _MemoryFacts:
+        stored = self._runs, self._names, self._ledger, self._keys, self._cells
+        return _MemoryFacts(self._wall(), self.now(), *stored, self._known)
 
-    def _create(self, run: str, worker: str, new: NewRun) -> LeaseGranted:
-        wall = self._wall()
-        lease = Lease(run, len(self._runs) + 1, 1, worker)
-        write = first_write(lease, new)
-        place = new.place or QueuePlace("")
-        waiting = sum(one.place.queue == place.queue for one in self._runs.values() if one.listing.status == "queued")
-        if new.place is not None:
-            self._check_newest(place.declared)
-            if place.draining:
-                raise queue_draining(place.queue)
-            if waiting >= place.capacity:
-                raise queue_full(place.queue, waiting)
-        listing = RunRow(
-            run, lease.row, new.agent, new.program, "running", "", None, b"[]", lease.token, worker, wall, wall,
-            place.queue, place.tenant,
-        )  # fmt: skip
-        self._names[lease.row] = run
-        self._runs[run] = found = _Run(listing, place=place)
-        self._commit(write)
-        return LeaseGranted(lease, listing, found.rows[-1] if found.rows else None, fresh=True)
-
-    def _check_newest(self, declared: int) -> None:
-        if declared != max((entry.id for entry in self._ledger if entry.stream == STREAM), default=0):
-            raise limits_changed()
+    def _known(self, worker: str) -> tuple[Worker, WorkerState]:
+        known, _ = self._workers.get(worker, (Worker(worker), 0))
+        return known, self._fate(worker)
 
     def _fate(self, worker: str) -> WorkerState:
         if worker not in self._workers:
@@ -669,15 +494,50 @@ class MemoryJournal:
     def _gone(self, worker: str) -> bool:
         return self._fate(worker).gone
 
-    def _insert(self, post: Post) -> LedgerEntry:
-        standing = self._keys.get((post.stream, post.key))
-        if standing is not None:
-            return replace(standing, fresh=False)
-        entry = LedgerEntry(len(self._ledger) + 1, post.stream, post.key, post.body, self._wall())
-        self._ledger.append(entry)
-        if post.key:
-            self._keys[post.stream, post.key] = entry
-        return entry
+
+@dataclass
+class _MemoryFacts:
+    """The facts of one request, as the journal holds them."""
+
+    wall_ms: int
+    now: Instant
+    runs: Mapping[str, _Run]
+    names: Mapping[int, str]
+    ledger: Sequence[LedgerEntry]
+    keys: Mapping[tuple[str, str], LedgerEntry]
+    kinds: Mapping[str, Mapping[str, dict[str, bytes]]]
+    worker: Callable[[str], tuple[Worker, WorkerState]]
+
+    def run(self, name: str) -> RunRow | None:
+        return self.runs[name].listing if name in self.runs else None
+
+    def leased(self, lease: Lease) -> RunRow | None:
+        return self.run(self.names.get(lease.row, ""))
+
+    def last(self, row: int) -> Row | None:
+        rows = self.runs[self.names[row]].rows
+        return rows[-1] if rows else None
+
+    def next_seq(self, lease: Lease) -> int:
+        return len(self.runs[self.names[lease.row]].rows) + 1
+
+    def newest(self, stream: str) -> int:
+        return next((entry.id for entry in reversed(self.ledger) if entry.stream == stream), 0)
+
+    def entry(self, stream: str, key: str) -> LedgerEntry | None:
+        return self.keys.get((stream, key))
+
+    def new_entry(self) -> int:
+        return len(self.ledger) + 1
+
+    def cells(self, kind: CellKind, name: str) -> dict[str, bytes]:
+        return self.kinds[kind][name]
+
+    def last_key(self, kind: CellKind, name: str, until: str) -> str:
+        return max((key for key in self.kinds[kind][name] if key <= until), default="")
+
+    def waiting(self, queue: str) -> int:
+        return sum(run.place.queue == queue for run in self.runs.values() if run.listing.status == "queued")
 
 
 def _digest(entry: LedgerEntry) -> bytes:

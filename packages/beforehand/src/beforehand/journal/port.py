@@ -10,24 +10,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from beforehand.model.heads import Head
 
 if TYPE_CHECKING:  # commands that only read import no queues
+    from beforehand.model.cell_limit import CellLimit
     from beforehand.model.shared_use import Charge
-    from beforehand.queues.call_limits import AppliedLimit, CallPace
     from beforehand.queues.limits import Declaration
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 RunStatus = Literal["queued", "running", "suspended", "completed", "stopped", "undone"]
 StatusFilter: TypeAlias = RunStatus | Literal["halted"]
 """Filter of the listing: a status, or `halted`: the stopped runs that ask a person something."""
 Fate = Literal["alive", "dead", "unknown"]
 Trust = Literal["trusted", "distrustful", "doubtful"]
-NO_USE: Final[Mapping[str, int]] = {}
-"""Of a call that used what it had requested."""
 
 
 AgentKey: TypeAlias = tuple[str, str]
@@ -121,6 +121,10 @@ EVERY_BODY: Final = BodyFilter()
 EVERY_RECORD: Final = range(1, 2**53)
 
 
+class CommitRequest(msgspec.Struct, Generic[T_co], frozen=True):
+    """A change that is committed whole, or refused, and then changes nothing. `T_co` is its answer."""
+
+
 class RunChange(msgspec.Struct, frozen=True, gc=False):
     """The change that a write makes in the `runs` projection. `release` gives the lease back in the same commit.
 
@@ -135,7 +139,7 @@ class RunChange(msgspec.Struct, frozen=True, gc=False):
     leaves_queue: bool = False
 
 
-class Post(msgspec.Struct, frozen=True, gc=False):
+class Post(CommitRequest["LedgerEntry"], frozen=True, gc=False):
     """One entry for the ledger. With a `key`, the first entry under (stream, key) wins for ever."""
 
     stream: str
@@ -174,11 +178,20 @@ class LedgerNews(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-class Write(msgspec.Struct, frozen=True, gc=False):
+class Posts(CommitRequest[list[LedgerEntry]], frozen=True, gc=False):
+    """Several ledger entries, or none: raises `LedgerTaken` where a key is taken."""
+
+    posts: tuple[Post, ...]
+
+
+class Write(CommitRequest[None], frozen=True, gc=False):
     """A set of changes committed together: records of one run, its listing, and ledger entries that must be new.
 
     `charges` change the counters of shared budgets. With `declared` it is refused where other limits of queues are in
     force than those of that ledger entry.
+
+    Raises `LeaseLost`, `LedgerTaken`, `LimitsChanged`, `BudgetSpent` or `RecordRefused`. Everything that rode before
+    it is durable too.
     """
 
     lease: Lease
@@ -260,8 +273,16 @@ class QueueState(msgspec.Struct, frozen=True):
     agents: tuple[AgentKey, ...] = ()
 
 
-class TakeRequest(msgspec.Struct, frozen=True):
-    """A worker asks for at most `room` runs of these agents, without those in `skip`, under the limits `newest`."""
+class TakeRequest(CommitRequest[list[LeaseGranted]], frozen=True):
+    """A worker claims at most `room` runs of queues that may start now; see `beforehand.queues.choose`.
+
+    They are runs of these `agents`, without those in `skip`. Raises `LimitsChanged` where other limits are in force
+    than `newest`. In a queue that these name as paused no run starts that has not begun (its status is `queued`); those
+    that have begun continue.
+
+    Runs of queues are found here and never by `due`: those that have not begun, and those that came due or lost
+    their owner later. The slot of a run is its lease, so a process that dies gives back all of its slots.
+    """
 
     worker: str
     agents: Collection[AgentKey]
@@ -278,13 +299,6 @@ class Firing(msgspec.Struct, frozen=True):
     entry: int = 0
 
 
-class LastFiring(msgspec.Struct, frozen=True):
-    """The last moment at which a schedule fired, and the run that it submitted."""
-
-    moment_ms: int
-    run: str
-
-
 class Permit(msgspec.Struct, frozen=True):
     """A call that may be under way. `number` is the worker's own for it, `operation` what it is made for."""
 
@@ -293,23 +307,63 @@ class Permit(msgspec.Struct, frozen=True):
     operation: str = ""
 
 
-class PermitRequest(msgspec.Struct, frozen=True):
-    """A worker asks for a permit under all `limits` of the call, which the ledger entry `declared` gives it.
+class PermitRequest(CommitRequest["PermitAnswer"], frozen=True):
+    """A worker asks whether a call may begin under all of its `limits`, and if so the call is counted.
 
-    A permit counts until its call is released or its worker is proven dead. That of a worker that cannot be observed
-    counts until the worker has been silent for longer than `pause_bound_ms`. One that is seen to live keeps it.
+    A permit counts until its call is released or its worker is proven dead: a crash cannot lose a slot. That of a
+    worker that cannot be observed counts until the worker has been silent for longer than `pause_bound_ms`. One that
+    is seen to live keeps it. Raises `LimitsChanged` where other limits are in force than those of the ledger entry
+    `declared`.
     """
 
     permit: Permit
-    limits: tuple[AppliedLimit, ...]
+    limits: tuple[CellLimit, ...]
     declared: int
     pause_bound_ms: int = 600_000
+
+
+class ReleaseRequest(CommitRequest[None], frozen=True):
+    """A permit is released: its call has ended, or was never begun. Releasing one again, or none, changes nothing.
+
+    `limits` are those under which it was granted, each with the units that the call has used; None: what was requested.
+    """
+
+    permit: Permit
+    limits: Mapping[str, int | None]
+
+
+class SlowRequest(CommitRequest[None], frozen=True):
+    """No permit is granted under these limits for so long: a service has asked for that."""
+
+    limits: tuple[str, ...]
+    wait_ms: int
+
+
+class HintRequest(CommitRequest[bool], frozen=True):
+    """A hint is replaced if it still is `previous`; false if another writer was faster. See `Journal.hint`."""
+
+    name: str
+    body: bytes
+    previous: bytes | None
+
+
+CellKind = Literal["counter", "rate", "slot", "once", "hint"]
+"""See `beforehand.journal.cells`."""
+
+
+class Cell(msgspec.Struct, frozen=True, gc=False):
+    """One stored cell. `key` tells those of one name apart; `body` is JSON text."""
+
+    kind: CellKind
+    name: str
+    key: str
+    body: bytes
 
 
 class LimitState(msgspec.Struct, frozen=True):
     """One limit after a request. `full`: no further call fits beside those under way.
 
-    `wait_ms`: for so long no further one may begin. `hung` and `silent_ms`: see `HeldPermits`.
+    `wait_ms`: for so long no further one may begin. `hung` and `silent_ms`: see `cells.HeldPermits`.
     """
 
     name: str
@@ -319,32 +373,11 @@ class LimitState(msgspec.Struct, frozen=True):
     silent_ms: int = 0
 
 
-class HeldPermits(msgspec.Struct, frozen=True):
-    """The permits of one limit that count.
-
-    `hung` is the number of a process that holds one of them, is seen to live, and has been silent for longer than a
-    process can pause; 0 without such a process. `silent_ms` is the longest silence of a holder.
-    """
-
-    permits: tuple[Permit, ...]
-    hung: int = 0
-    silent_ms: int = 0
-
-
 class PermitAnswer(msgspec.Struct, frozen=True):
     """The answer to a request, and the state of each of its limits. None is used up if one of them refuses."""
 
     granted: bool
     limits: tuple[LimitState, ...] = ()
-
-
-class LimitUse(msgspec.Struct, frozen=True):
-    """The permits of one limit that count, and its stored moments. `hung`: see `HeldPermits`."""
-
-    name: str
-    permits: tuple[Permit, ...]
-    pace: CallPace
-    hung: int = 0
 
 
 class NewRun(msgspec.Struct, frozen=True):
@@ -379,21 +412,25 @@ class NewRun(msgspec.Struct, frozen=True):
         return self.place is None and row.agent == self.agent and same_program
 
 
+class ClaimRequest(CommitRequest["LeaseGranted | Busy | None"], frozen=True):
+    """A worker takes the lease of a run whose owner is gone; a new fencing token each time.
+
+    With `new` a missing run is created, its first records in the same commit: no crash leaves a run without them.
+    One that exists for another agent, or for another program's agent of this name, is `Busy`: it is not taken.
+    None: there is no such run. A claim by the worker that already owns the run is `Busy` too: one process never
+    drives a run twice. Raises `RecordRefused` for a first record that is too large; then nothing was created.
+    """
+
+    run: str
+    worker: str
+    new: NewRun | None = None
+
+
 class Busy(msgspec.Struct, frozen=True):
     """The run was not taken: another living worker drives it, it is in a queue, or it is a run of another agent."""
 
     row: RunRow
     owner: Worker
-
-
-class BudgetUse(msgspec.Struct, frozen=True):
-    """One counter of a shared budget: how much of a limit was used in a period, and how much is reserved."""
-
-    budget: str
-    period: str
-    limit: str
-    used: int = 0
-    reserved: int = 0
 
 
 class KnownHead(msgspec.Struct, frozen=True):
@@ -455,28 +492,17 @@ class Journal(Protocol):
         """State of a worker's process: proven dead, alive or `unknown`. Unknown ids count as silent for ever."""
         ...
 
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        """Take the lease of a run whose owner is gone; a new fencing token each time.
+    async def commit(self, request: CommitRequest[T]) -> T:
+        """Decide a request, commit what it changes, and return when that is durable.
 
-        With `new` a missing run is created, its first records in the same commit: no crash leaves a run without them.
-        One that exists for another agent, or for another program's agent of this name, is `Busy`: it is not taken.
-        None: there is no such run. A claim by the worker that already owns the run is `Busy` too: one process never
-        drives a run twice. Raises `RecordRefused` for a first record that is too large; then nothing was created.
-        """
-        ...
-
-    async def append(self, write: Write) -> None:
-        """Commit, and return when it is durable.
-
-        Raises `LeaseLost`, `LedgerTaken`, `LimitsChanged`, `BudgetSpent` or `RecordRefused` for this write alone: other
-        writes of the same group commit are not affected. Everything that rode before it is durable too.
+        A refusal concerns this request alone: others of the same group commit are not affected.
         """
         ...
 
     def ride(self, write: Write) -> None:
-        """Commit with the next append of any run, or within a few milliseconds. Order is kept.
+        """Commit with the next write of any run, or within a few milliseconds. Order is kept.
 
-        A refusal is raised by the run's next `append` or `flush`.
+        A refusal is raised by the run's next write or `flush`.
         """
         ...
 
@@ -530,52 +556,16 @@ class Journal(Protocol):
         """
         ...
 
-    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
-        """Claim runs of queues that may start now, in one commit; see `beforehand.queues.choose`.
-
-        Raises `LimitsChanged` where other limits are in force than those of the request. In a queue that these name as
-        paused no run starts that has not begun (its status is `queued`); those that have begun continue.
-
-        Runs of queues are found here and never by `due`: those that have not begun, and those that came due or lost
-        their owner later. The slot of a run is its lease, so a process that dies gives back all of its slots.
-        """
-        ...
-
     async def queues(self) -> list[QueueState]:
         """The queues in which a run waits or is driven, by name."""
         ...
 
-    async def permit(self, request: PermitRequest) -> PermitAnswer:
-        """Ask whether a call may begin under all of its limits, and if so count it, in one commit.
+    async def cells(
+        self, kind: CellKind, names: Collection[str] | None = None, *, below: str = "", until: str | None = None
+    ) -> list[Cell]:
+        """The cells of a kind, by name and key: those of these `names`, or all whose names begin with `below`.
 
-        The permit is that of the process that makes the call. It counts until it is released, or its process is gone:
-        a crash cannot lose a slot. Raises `LimitsChanged` where other limits are in force than those of the request.
-        """
-        ...
-
-    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
-        """Release a permit: its call has ended, or was never begun. Releasing one again, or none, changes nothing.
-
-        `used` is how many units the call has used, by limit; for others what was requested counts.
-        """
-        ...
-
-    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
-        """Grant no permit under these limits for so long: a service has asked for that."""
-        ...
-
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
-        """The use of each limit under which a permit was requested, by name."""
-        ...
-
-    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
-        """The last firing of a schedule for a moment up to `until_ms`, or None. It outlives its declaration."""
-        ...
-
-    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
-        """The counters of shared budgets, each in the period that is named for it. One never charged has none.
-
-        None: the counters of all budgets and periods.
+        With `until`, of each of these names only the last cell whose key does not come after it.
         """
         ...
 
@@ -585,14 +575,6 @@ class Journal(Protocol):
 
     async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         """The waits of all runs of that status, in any order: less than half the work of reading whole lines."""
-        ...
-
-    async def post(self, post: Post) -> LedgerEntry:
-        """Append one ledger entry by compare-and-set; durable on return."""
-        ...
-
-    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
-        """Append several ledger entries in one commit, or none: raises `LedgerTaken` where a key is taken."""
         ...
 
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
@@ -612,14 +594,6 @@ class Journal(Protocol):
 
     async def head(self) -> Head:
         """The head of the log: how many records and ledger entries are durable, and the hashes over all of them."""
-        ...
-
-    async def hint(self, name: str) -> bytes | None:
-        """A losable note shared by all processes, such as the state of a breaker."""
-        ...
-
-    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        """Replace a hint if it still is `previous`; false if another writer was faster."""
         ...
 
     def size(self) -> int | None:
@@ -657,8 +631,4 @@ class Reader(Journal, Protocol):
 
     async def next_stream(self, after: str) -> str:
         """The first stream of the ledger whose name comes after that text; empty if there is none."""
-        ...
-
-    async def hints(self, prefix: str) -> dict[str, bytes]:
-        """The hints whose names begin with `prefix`."""
         ...

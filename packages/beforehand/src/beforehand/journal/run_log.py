@@ -111,7 +111,7 @@ class RunLog:
     def ride(self, bodies: Sequence[bytes], charges: tuple[Charge, ...] = ()) -> None:
         """Store with the next append of any run, or within a few milliseconds; order is kept.
 
-        An error is raised by the next `append` or `flush`.
+        An error is raised by the next write or `flush`.
         """
         if self.alone is not None:
             self._held.append((bodies, charges))
@@ -137,7 +137,7 @@ class RunLog:
         rows = self.rows(bodies)
         after = self.seq
         try:
-            await self.journal.append(replace(write, rows=rows))
+            await self.journal.commit(replace(write, rows=rows))
         except _REFUSALS as error:
             if self.seq != after:  # another write chained on to the refused rows
                 self._broken = error

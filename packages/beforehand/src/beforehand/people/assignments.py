@@ -78,7 +78,7 @@ def handing_post(run: str, step: str, one: Handing) -> Post:
 
 async def hand(journal: Journal, run: str, step: str, one: Handing) -> LedgerEntry:
     """Record it in the ledger; durable on return. Raises `UsageError` for an empty entry."""
-    return await journal.post(handing_post(run, step, one))
+    return await journal.commit(handing_post(run, step, one))
 
 
 async def handed(journal: Journal, run: str, step: str) -> Handed:

@@ -55,7 +55,7 @@ async def propose_lesson(engine: Engine, wanted: LessonProposed) -> ReviewedLess
     while True:
         name = f"l-{engine.environment.rng.token()[:8]}"
         body = written(replace(wanted, lesson=name), LESSON_ENTRY)
-        if (await engine.journal.post(Post(agent_lessons_stream(wanted.agent), name, body))).fresh:
+        if (await engine.journal.commit(Post(agent_lessons_stream(wanted.agent), name, body))).fresh:
             return await _named(engine.journal, name)
 
 
@@ -71,7 +71,7 @@ async def decide_lesson(engine: Engine, lesson: str, *, approved: bool, by: str,
     if about.state == "proposed":
         entry = LessonDecided(lesson, approved, by, why)
         post = Post(agent_lessons_stream(about.agent), f"{lesson}/decided", written(entry, LESSON_ENTRY))
-        await engine.journal.post(post)
+        await engine.journal.commit(post)
         about = await _named(engine.journal, lesson)
     if about.state == ("approved" if approved else "declined") and same_person(about.decided_by, by):
         return about
@@ -90,7 +90,7 @@ async def retire_lesson(engine: Engine, lesson: str, *, by: str, why: str = "") 
     if about.state == "approved":
         entry = LessonRetired(lesson, by, why)
         post = Post(agent_lessons_stream(about.agent), f"{lesson}/retired", written(entry, LESSON_ENTRY))
-        await engine.journal.post(post)
+        await engine.journal.commit(post)
         about = await _named(engine.journal, lesson)
     if about.state == "retired" and same_person(about.retired_by, by):
         return about

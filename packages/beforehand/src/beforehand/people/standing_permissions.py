@@ -43,7 +43,7 @@ async def add_standing(engine: Engine, wanted: StandingPermission) -> StandingPe
         if _repeated(one, wanted):
             return one.standing
     named = msgspec.structs.replace(wanted, id=f"s-{engine.environment.rng.token()[:8]}")
-    entry = await engine.journal.post(Post(GIVEN, named.id, written(named)))
+    entry = await engine.journal.commit(Post(GIVEN, named.id, written(named)))
     return named if entry.fresh else await add_standing(engine, wanted)
 
 
@@ -119,7 +119,7 @@ async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str 
         if spent.revoked_by:
             raise UsageError(f"{permission} was revoked by {spent.revoked_by} already")
         end = use_post(permission, spent, Use(sum=spent.sum, revoked_by=checked_by(by), note=why))
-        if (await engine.journal.post(end)).fresh:
+        if (await engine.journal.commit(end)).fresh:
             return spent
     raise UsageError(
         f"{permission} is used too fast to be revoked",

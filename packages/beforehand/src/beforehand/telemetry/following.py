@@ -12,7 +12,7 @@ import contextvars
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, ParamSpec, Protocol, cast
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -20,7 +20,18 @@ from beforehand.engine.environment import Environment
 from beforehand.engine.tool_protocol import Tracing
 from beforehand.errors import BudgetSpent, JournalError, LedgerTaken, LimitsChanged, RecordRefused, UsageError
 from beforehand.inspect.text import short
-from beforehand.journal.port import Busy, Identity, Journal, Lease, LeaseGranted, NewRun, Row, TakeRequest, Write
+from beforehand.journal.port import (
+    Busy,
+    ClaimRequest,
+    CommitRequest,
+    Identity,
+    Journal,
+    Lease,
+    LeaseGranted,
+    Row,
+    TakeRequest,
+    Write,
+)
 from beforehand.journal.record_codec import decode_all
 from beforehand.telemetry.spans import RunSpans, SpanValue
 
@@ -33,6 +44,7 @@ CLOSE_S: Final = 5.0
 """How long a process that ends waits for its followers."""
 _PAGE: Final = 1000
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Drive(NamedTuple):
@@ -126,13 +138,25 @@ class FollowedJournal:
             giving.cancel()
         await self._journal.close()
 
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        """As `Journal.claim`."""
+    async def commit(self, request: CommitRequest[T]) -> T:
+        """As `Journal.commit`."""
+        if isinstance(request, Write):
+            return cast("T", await self._append(request))
+        if isinstance(request, ClaimRequest):
+            return cast("T", await self._claim(request))
+        answer = await self._journal.commit(request)
+        if isinstance(request, TakeRequest):
+            for granted in cast("list[LeaseGranted]", answer):
+                self._claimed(granted.ready_ms)
+        return answer
+
+    async def _claim(self, request: ClaimRequest) -> LeaseGranted | Busy | None:
         found: LeaseGranted | Busy | None = None
+        new = request.new
         try:
-            found = await self._journal.claim(run, worker, new)
+            found = await self._journal.commit(request)
         finally:
-            drive = Drive(run, 1)
+            drive = Drive(request.run, 1)
             if isinstance(found, LeaseGranted) and found.fresh:
                 if new is not None and new.change is None:
                     self._created.add(drive)
@@ -143,24 +167,16 @@ class FollowedJournal:
             self._claimed(found.row.due_ms)
         return found
 
-    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
-        """As `Journal.take`."""
-        granted = await self._journal.take(request)
-        for one in granted:
-            self._claimed(one.ready_ms)
-        return granted
-
     def _claimed(self, due_ms: int | None) -> None:
         late_ms = self._environment.clock.wall_ms() - due_ms if due_ms is not None else -1
         if late_ms >= 0:  # before its time, a run is claimed for a command
             self._call(self._follower.claimed_after, late_ms / 1000)
 
-    async def append(self, write: Write) -> None:
-        """As `Journal.append`."""
+    async def _append(self, write: Write) -> None:
         drive, loop = Drive(write.lease.run, write.lease.token), asyncio.get_running_loop()
         began, rode = loop.time(), self._riding.pop(drive, [])  # now: what rides from here on is not in this commit
         try:
-            await self._journal.append(write)
+            await self._journal.commit(write)
         except (BudgetSpent, LedgerTaken, LimitsChanged, RecordRefused):
             self._riding[drive] = [*rode, *self._riding.get(drive, ())]
             raise

@@ -7,7 +7,8 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from beforehand.errors import BudgetSpent, LeaseLost, LimitsChanged
-from beforehand.journal.port import BudgetUse, Journal, Lease, LeaseGranted, NewRun, Post, RunChange, Write
+from beforehand.journal.cells import BudgetUse, budget_uses
+from beforehand.journal.port import ClaimRequest, Journal, Lease, LeaseGranted, NewRun, Post, RunChange, Write
 from beforehand.journal.run_log import RunLog, genesis
 from beforehand.model.money import MOST_UNITS
 from beforehand.model.shared_use import Charge
@@ -31,14 +32,14 @@ def settles(reserved: int, used: int) -> Charge:
 
 async def log_of(journal: Journal, run: str = "r") -> RunLog:
     """Claim a new run and log to it."""
-    claimed = await journal.claim(run, "alice", NewRun("desk"))
+    claimed = await journal.commit(ClaimRequest(run, "alice", NewRun("desk")))
     assert isinstance(claimed, LeaseGranted)
     return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
 
 
 async def counted(journal: Journal, period: str = "2027-01-01") -> tuple[int, int]:
     """How many tokens of the budget were used, and how many are reserved."""
-    uses = await journal.budget_uses({"support": period})
+    uses = await budget_uses(journal, {"support": period})
     return (uses[0].used, uses[0].reserved) if uses else (0, 0)
 
 
@@ -63,9 +64,9 @@ class BudgetConformance(ScheduleConformance):
         await log.flush()
         assert await counted(journal) == (70, 0)
         assert await counted(journal, "2027-01-02") == (0, 0), "each period has counters of its own"
-        assert await journal.budget_uses({"other": "2027-01-01"}) == []
-        assert await journal.budget_uses({}) == []
-        assert await journal.budget_uses(None) == [BudgetUse("support", "2027-01-01", "tokens", 70, 0)]
+        assert await budget_uses(journal, {"other": "2027-01-01"}) == []
+        assert await budget_uses(journal, {}) == []
+        assert await budget_uses(journal, None) == [BudgetUse("support", "2027-01-01", "tokens", 70, 0)]
         assert len(await journal.read("r")) == 2
 
     @requirement
@@ -82,7 +83,7 @@ class BudgetConformance(ScheduleConformance):
         assert isinstance(error, BudgetSpent)
         assert (error.budget, error.limit, error.used, error.reserved) == ("support", "tokens", 0, 120)
         assert await counted(journal) == (0, 120)
-        assert await journal.budget_uses({"acme": "2027-01-01"}) == []
+        assert await budget_uses(journal, {"acme": "2027-01-01"}) == []
         assert await journal.head() == before
         assert (await journal.runs())[0].status == "running"
         await log.append([BODY], charges=(settles(120, 10),))
@@ -110,7 +111,7 @@ class BudgetConformance(ScheduleConformance):
     async def test_other_limits_refuse_a_write_that_names_those_it_has_read(self, journal: Journal) -> None:
         log = await log_of(journal)
         await log.append([BODY], charges=(reserves(1, 7),), declared=0)
-        entry = await journal.post(Post(STREAM, "", b"{}"))
+        entry = await journal.commit(Post(STREAM, "", b"{}"))
         assert await refused(log.append([BODY], charges=(reserves(1, 7),), declared=0), LimitsChanged)
         assert await refused(log.append([], RunChange("suspended", release=True), declared=0), LimitsChanged)
         assert await counted(journal) == (0, 1)
@@ -123,7 +124,7 @@ class BudgetConformance(ScheduleConformance):
         log = await log_of(journal)
         late = Lease("r", log.lease.row, log.lease.token + 1, "bob")
         for rows in ((), log.rows([BODY])):
-            assert await refused(journal.append(Write(late, rows, charges=(reserves(1),))), LeaseLost)
+            assert await refused(journal.commit(Write(late, rows, charges=(reserves(1),))), LeaseLost)
         assert await counted(journal) == (0, 0)
 
     @requirement
@@ -132,17 +133,17 @@ class BudgetConformance(ScheduleConformance):
         await log.append([BODY], charges=(reserves(MOST), settles(MOST, MOST)))
         await log.append([BODY], charges=(reserves(MOST), settles(MOST, MOST)))
         assert await counted(journal) == (MOST, 0)
-        assert type((await journal.budget_uses({"support": "2027-01-01"}))[0].used) is int
+        assert type((await budget_uses(journal, {"support": "2027-01-01"}))[0].used) is int
         cost = Charge("support", "2027-01-01", "cost EUR", MOST_UNITS - 1, 0)
         await log.append([BODY], charges=(cost, cost))
-        assert (await journal.budget_uses({"support": "2027-01-01"}))[0].used == MOST_UNITS, "a cost counts further"
+        assert (await budget_uses(journal, {"support": "2027-01-01"}))[0].used == MOST_UNITS, "a cost counts further"
 
     def test_counters_outlive_the_process(self, tmp_path: Path) -> None:
         async def first(journal: Journal) -> None:
             await (await log_of(journal)).append([BODY], charges=(reserves(5),))
 
         async def second(journal: Journal) -> None:
-            found = await journal.budget_uses({"support": "2027-01-01"})
+            found = await budget_uses(journal, {"support": "2027-01-01"})
             assert found == [BudgetUse("support", "2027-01-01", "tokens", 0, 5)]
 
         self.on_journal(tmp_path, first)

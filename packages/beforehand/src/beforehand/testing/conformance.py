@@ -20,15 +20,19 @@ from pathlib import Path
 
 from beforehand.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from beforehand.journal.backend_rules import FOREVER_MS, MAX_BODY
+from beforehand.journal.cells import read_hint
 from beforehand.journal.port import (
     EVERY_RECORD,
     BodyFilter,
     Busy,
+    ClaimRequest,
+    HintRequest,
     Journal,
     LeaseGranted,
     LedgerNews,
     NewRun,
     Post,
+    Posts,
     Row,
     RunChange,
     RunStatus,
@@ -49,7 +53,7 @@ def body(value: int) -> bytes:
 
 async def start_log(journal: Journal, run: str = "r", worker: str = "alice") -> RunLog:
     """Claim a run and log to it. The chains of these tests start at the genesis of namespace "n"."""
-    claimed = await journal.claim(run, worker, DESK)
+    claimed = await journal.commit(ClaimRequest(run, worker, DESK))
     assert isinstance(claimed, LeaseGranted), claimed
     return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
 
@@ -156,10 +160,12 @@ class ListingConformance(BudgetConformance):
         }
         for run, change in {**changes, **{f"a {n}": changes["c first"] for n in range(30)}}.items():
             new = beginning("n", run, "other" if run.startswith("a ") else "desk", [body(1)], change)
-            assert isinstance(await journal.claim(run, "alice", new), LeaseGranted)
-        assert isinstance(await journal.claim("g held", "alice", beginning("n", "g", "desk", [body(1)])), LeaseGranted)
+            assert isinstance(await journal.commit(ClaimRequest(run, "alice", new)), LeaseGranted)
+        assert isinstance(
+            await journal.commit(ClaimRequest("g held", "alice", beginning("n", "g", "desk", [body(1)]))), LeaseGranted
+        )
         dropped = beginning("n", "h dropped", "desk", [body(1)], RunChange("running", release=True))
-        await journal.claim("h dropped", "alice", dropped)
+        await journal.commit(ClaimRequest("h dropped", "alice", dropped))
         first = [line.run for line in await journal.due({("desk", "")}, 2)]
         assert first == ["c first", "b second"]
         assert [line.run for line in await journal.due([("desk", "")], 9)] == [*first, "h dropped"]
@@ -176,7 +182,7 @@ class ListingConformance(BudgetConformance):
         for run, change in {"due": due, "dropped": dropped, "held": None}.items():
             for program in ("shop", "billing", ""):
                 new = beginning("n", f"{run} {program}", "desk", [body(1)], change, program)
-                claimed = await journal.claim(f"{run} {program}", "alice", new)
+                claimed = await journal.commit(ClaimRequest(f"{run} {program}", "alice", new))
                 assert isinstance(claimed, LeaseGranted)
                 assert (claimed.row.agent, claimed.row.program) == ("desk", program)
         await journal.beat(ALICE, OVER_MS)
@@ -216,8 +222,8 @@ class JournalConformance(ListingConformance):
 
     @requirement
     async def test_a_run_is_created_only_with_an_agent(self, journal: Journal) -> None:
-        assert await journal.claim("r", "alice") is None
-        claimed = await journal.claim("r", "alice", DESK)
+        assert await journal.commit(ClaimRequest("r", "alice")) is None
+        claimed = await journal.commit(ClaimRequest("r", "alice", DESK))
         assert isinstance(claimed, LeaseGranted)
         assert (claimed.row.run, claimed.row.agent, claimed.row.status) == ("r", "desk", "running")
         assert (claimed.row.owner, claimed.last) == ("alice", None)
@@ -226,7 +232,7 @@ class JournalConformance(ListingConformance):
     async def test_a_run_is_created_together_with_its_first_records(self, journal: Journal) -> None:
         large = b'"' + b"x" * 100_000 + b'"'
         owned = beginning("n", "owned", "desk", [body(1), large])
-        claimed = await journal.claim("owned", "alice", owned)
+        claimed = await journal.commit(ClaimRequest("owned", "alice", owned))
         assert isinstance(claimed, LeaseGranted)
         assert (claimed.fresh, claimed.last, claimed.row.owner) == (True, owned.rows[-1], "alice")
         log = RunLog(journal, claimed.lease, claimed.last, genesis("n", "owned"))
@@ -239,12 +245,12 @@ class JournalConformance(ListingConformance):
     async def test_a_run_may_be_created_free(self, journal: Journal) -> None:
         change = RunChange("suspended", "to be sent", 17, b'["x"]', release=True)
         free = beginning("n", "free", "desk", [body(1)], change)
-        claimed = await journal.claim("free", "alice", free)
+        claimed = await journal.commit(ClaimRequest("free", "alice", free))
         assert isinstance(claimed, LeaseGranted)
-        assert await fails(journal.append(Write(claimed.lease)), LeaseLost)
+        assert await fails(journal.commit(Write(claimed.lease)), LeaseLost)
         (line,) = await journal.runs()
         assert (line.status, line.reason, line.due_ms, line.owner) == ("suspended", "to be sent", 17, None)
-        again = await journal.claim("free", "bob", free)
+        again = await journal.commit(ClaimRequest("free", "bob", free))
         assert isinstance(again, LeaseGranted)
         assert (again.fresh, again.last) == (False, free.rows[-1])
         assert len(await journal.read("free")) == 1
@@ -252,30 +258,30 @@ class JournalConformance(ListingConformance):
     @requirement
     async def test_a_run_whose_first_record_is_refused_is_not_created(self, journal: Journal) -> None:
         new = beginning("n", "r", "desk", [body(1), b"x" * (MAX_BODY + 1)])
-        assert await fails(journal.claim("r", "alice", new), RecordRefused)
+        assert await fails(journal.commit(ClaimRequest("r", "alice", new)), RecordRefused)
         assert await journal.runs() == []
-        assert isinstance(await journal.claim("r", "alice", DESK), LeaseGranted)
+        assert isinstance(await journal.commit(ClaimRequest("r", "alice", DESK)), LeaseGranted)
 
     @requirement
     async def test_a_run_is_not_taken_as_that_of_another_agent(self, journal: Journal) -> None:
         free = RunChange("suspended", release=True)
-        await journal.claim("r", "alice", NewRun("desk", change=free, program="shop"))
+        await journal.commit(ClaimRequest("r", "alice", NewRun("desk", change=free, program="shop")))
         before = await journal.runs()
         for other in (NewRun("clerk", program="shop"), NewRun("desk", program="billing")):
-            refused = await journal.claim("r", "bob", other)
+            refused = await journal.commit(ClaimRequest("r", "bob", other))
             assert isinstance(refused, Busy)
             assert (refused.row.agent, refused.row.program, refused.row.owner) == ("desk", "shop", None)
         assert await journal.runs() == before
         for same in (NewRun("desk", program="shop"), NewRun("desk")):
-            claimed = await journal.claim("r", "bob", same)
+            claimed = await journal.commit(ClaimRequest("r", "bob", same))
             assert isinstance(claimed, LeaseGranted)
-            await journal.append(Write(claimed.lease, (), free))
+            await journal.commit(Write(claimed.lease, (), free))
 
     @requirement
     async def test_a_living_owner_is_not_robbed(self, journal: Journal) -> None:
         await start_log(journal)
         for worker in ("bob", "alice"):
-            busy = await journal.claim("r", worker)
+            busy = await journal.commit(ClaimRequest("r", worker))
             assert isinstance(busy, Busy)
             assert busy.owner == ALICE
 
@@ -284,12 +290,12 @@ class JournalConformance(ListingConformance):
         old = await start_log(journal)
         await old.append([body(1)])
         await journal.beat(ALICE, OVER_MS)
-        claimed = await journal.claim("r", "bob")
+        claimed = await journal.commit(ClaimRequest("r", "bob"))
         assert isinstance(claimed, LeaseGranted)
         assert claimed.lease.token > old.lease.token
         assert claimed.last is not None
         assert claimed.last.body == body(1)
-        assert await fails(journal.append(Write(old.lease)), LeaseLost)
+        assert await fails(journal.commit(Write(old.lease)), LeaseLost)
         assert await fails(old.append([body(2)]), LeaseLost)
         assert [row.body for row in await journal.read("r")] == [body(1)]
 
@@ -308,8 +314,8 @@ class JournalConformance(ListingConformance):
             gap = (Row(9, body(9), b"h" * 32, old.lease.token),)
             late = [Write(old.lease, rows), Write(old.lease, rows), Write(old.lease, gap)]
             late += [Write(old.lease, one, RunChange("completed", release=True)) for one in (gap, rows)]
-            answers = [await fails(journal.append(write), LeaseLost) for write in late]
-            together = await asyncio.gather(*(journal.append(write) for write in late), return_exceptions=True)
+            answers = [await fails(journal.commit(write), LeaseLost) for write in late]
+            together = await asyncio.gather(*(journal.commit(write) for write in late), return_exceptions=True)
             journal.ride(late[2])
             answers.append(await fails(journal.flush(old.lease), LeaseLost))
             assert all(answers), answers
@@ -323,7 +329,7 @@ class JournalConformance(ListingConformance):
         log = await start_log(journal)
         await log.append([body(1)], RunChange("suspended", "sleep", release=True))
         assert await fails(log.append([body(2)]), LeaseLost)
-        claimed = await journal.claim("r", "bob")
+        claimed = await journal.commit(ClaimRequest("r", "bob"))
         assert isinstance(claimed, LeaseGranted)
         assert claimed.row.status == "suspended"
 
@@ -418,7 +424,7 @@ class JournalConformance(ListingConformance):
     async def test_a_late_owner_in_a_batch_fails_alone(self, journal: Journal) -> None:
         logs = [await start_log(journal, run=f"r{number}") for number in range(5)]
         await journal.beat(ALICE, OVER_MS)
-        await journal.claim("r2", "bob")
+        await journal.commit(ClaimRequest("r2", "bob"))
         appends = (log.append([body(1)]) for log in logs)
         answers = await asyncio.gather(*appends, return_exceptions=True)
         assert [isinstance(answer, LeaseLost) for answer in answers] == [False, False, True, False, False]
@@ -430,7 +436,7 @@ class JournalConformance(ListingConformance):
         good, bad = await start_log(journal, run="good"), await start_log(journal, run="bad")
         gap = Write(bad.lease, (Row(2, body(2), b"h" * 32, bad.lease.token),))
         answers = await asyncio.gather(
-            good.append([body(1)]), journal.append(gap), good.append([body(2)]), return_exceptions=True
+            good.append([body(1)]), journal.commit(gap), good.append([body(2)]), return_exceptions=True
         )
         assert [isinstance(answer, RecordRefused) for answer in answers] == [False, True, False]
         assert await fails(bad.append([b"x" * (MAX_BODY + 1)]), RecordRefused)
@@ -458,7 +464,7 @@ class JournalConformance(ListingConformance):
     async def test_a_flush_hears_of_an_append_whose_caller_has_left(self, journal: Journal) -> None:
         old = await start_log(journal)
         await journal.beat(ALICE, OVER_MS)
-        assert isinstance(await journal.claim("r", "bob"), LeaseGranted)
+        assert isinstance(await journal.commit(ClaimRequest("r", "bob")), LeaseGranted)
         writing = asyncio.ensure_future(old.append([body(1)]))
         await asyncio.sleep(0)  # it is on its way
         writing.cancel()
@@ -493,7 +499,7 @@ class JournalConformance(ListingConformance):
         for ask in ("append", "flush"):
             log = await start_log(journal, run=ask)
             await journal.beat(ALICE, OVER_MS)
-            await journal.claim(ask, "bob")
+            await journal.commit(ClaimRequest(ask, "bob"))
             await journal.beat(ALICE, LONG_MS)
             log.ride([body(1)])
             assert await fails(log.flush() if ask == "flush" else log.append([body(2)]), LeaseLost)
@@ -503,26 +509,26 @@ class JournalConformance(ListingConformance):
 
     @requirement
     async def test_the_first_entry_under_a_key_is_final(self, journal: Journal) -> None:
-        entries = await asyncio.gather(*(journal.post(Post("s", "k", body(n))) for n in range(4)))
+        entries = await asyncio.gather(*(journal.commit(Post("s", "k", body(n))) for n in range(4)))
         assert [entry.fresh for entry in entries] == [True, False, False, False]
         assert {entry.body for entry in entries} == {body(0)}
-        again = [await journal.post(Post("s", "", body(9))) for _ in range(2)]
+        again = [await journal.commit(Post("s", "", body(9))) for _ in range(2)]
         assert all(entry.fresh for entry in again)
 
     @requirement
     async def test_several_entries_are_all_there_or_none(self, journal: Journal) -> None:
-        both = await journal.post_all((Post("s", "a", body(1)), Post("t", "", body(2))))
+        both = await journal.commit(Posts((Post("s", "a", body(1)), Post("t", "", body(2)))))
         assert [entry.body for entry in both] == [body(1), body(2)]
         for taken in ("a", "b"):  # one that exists, and one that is given twice
             with contextlib.suppress(LedgerTaken):
-                await journal.post_all((Post("s", "b", body(3)), Post("s", taken, body(4))))
+                await journal.commit(Posts((Post("s", "b", body(3)), Post("s", taken, body(4)))))
                 raise AssertionError(taken)
         assert [entry.body for entry in await journal.entries("s")] == [body(1)]
 
     @requirement
     async def test_streams_are_read_alone_or_below_a_name(self, journal: Journal) -> None:
         for stream in ("a", "a/1", "a/2", "ab", "a/1"):
-            await journal.post(Post(stream, "", b"1"))
+            await journal.commit(Post(stream, "", b"1"))
         assert [entry.stream for entry in await journal.entries("a/")] == ["a/1", "a/2", "a/1"]
         ones = await journal.entries("a/1")
         assert [entry.stream for entry in ones] == ["a/1", "a/1"]
@@ -532,11 +538,11 @@ class JournalConformance(ListingConformance):
     @requirement
     async def test_new_entries_are_found_by_one_read_for_all_streams(self, journal: Journal) -> None:
         assert await journal.news(None) == LedgerNews(0)
-        first = await journal.post(Post("a", "k", body(0)))
+        first = await journal.commit(Post("a", "k", body(0)))
         assert await journal.news(None) == await journal.news(first.id) == LedgerNews(first.id)
-        await journal.post(Post("a", "k", body(1)))  # its key is taken: nothing is new
+        await journal.commit(Post("a", "k", body(1)))  # its key is taken: nothing is new
         assert await journal.news(first.id) == LedgerNews(first.id)
-        entries = [await journal.post(Post(stream, "", body(2))) for stream in ("b", "a", "b")]
+        entries = [await journal.commit(Post(stream, "", body(2))) for stream in ("b", "a", "b")]
         assert await journal.news(first.id) == LedgerNews(entries[-1].id, ("b", "a"))
         assert await journal.news(entries[0].id) == LedgerNews(entries[-1].id, ("a", "b"))
         log = await start_log(journal)
@@ -549,7 +555,7 @@ class JournalConformance(ListingConformance):
     async def test_a_mark_changes_with_every_commit(self, journal: Journal) -> None:
         for number in range(5):
             before = journal.mark()
-            await journal.post(Post("a", str(number), body(number)))
+            await journal.commit(Post("a", str(number), body(number)))
             assert before is None or journal.mark() != before
 
     @requirement
@@ -568,7 +574,7 @@ class JournalConformance(ListingConformance):
 
     @requirement
     async def test_rides_wait_behind_an_append_that_may_be_refused(self, journal: Journal) -> None:
-        await journal.post(Post("claims", "taken", b"1"))
+        await journal.commit(Post("claims", "taken", b"1"))
         log = await start_log(journal)
         refused = asyncio.ensure_future(log.append([body(1)], posts=(Post("claims", "taken", b"2"),)))
         await asyncio.sleep(0)  # let it begin
@@ -582,7 +588,7 @@ class JournalConformance(ListingConformance):
     @requirement
     async def test_the_head_counts_and_hashes_what_is_durable_and_outlasts_a_close(self, journal: Journal) -> None:
         empty = await journal.head()
-        await journal.post(Post("s", "", b"{}"))
+        await journal.commit(Post("s", "", b"{}"))
         log = await start_log(journal)
         with_entry = await journal.head()
         await log.append([body(1), body(2)])
@@ -598,12 +604,12 @@ class JournalConformance(ListingConformance):
 
     @requirement
     async def test_hints_are_replaced_by_compare_and_set(self, journal: Journal) -> None:
-        assert await journal.hint("breaker") is None
-        assert not await journal.put_hint("breaker", b"2", b"1")
-        assert await journal.put_hint("breaker", b"1", None)
-        assert not await journal.put_hint("breaker", b"3", None)
-        assert await journal.put_hint("breaker", b"2", b"1")
-        assert await journal.hint("breaker") == b"2"
+        assert await read_hint(journal, "breaker") is None
+        assert not await journal.commit(HintRequest("breaker", b"2", b"1"))
+        assert await journal.commit(HintRequest("breaker", b"1", None))
+        assert not await journal.commit(HintRequest("breaker", b"3", None))
+        assert await journal.commit(HintRequest("breaker", b"2", b"1"))
+        assert await read_hint(journal, "breaker") == b"2"
 
     @requirement
     async def test_the_clock_does_not_run_backwards(self, journal: Journal) -> None:
@@ -620,7 +626,7 @@ class JournalConformance(ListingConformance):
             log.ride([body(1)])
             await journal.close()
             await journal.close()
-            assert await fails(journal.append(Write(log.lease)), JournalUnavailable)
+            assert await fails(journal.commit(Write(log.lease)), JournalUnavailable)
             again = self.make_journal(tmp_path)
             after = await again.open()
             assert (after.namespace, after.secret, after.trust) == (before.namespace, before.secret, "trusted")

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from beforehand.errors import LimitsChanged, QueueDraining, QueueFull
+from beforehand.journal.cells import limit_uses, opens_in_ms
 from beforehand.journal.host import this_process
 from beforehand.journal.port import (
     Busy,
+    ClaimRequest,
     Journal,
     Lease,
     LeaseGranted,
@@ -23,12 +25,14 @@ from beforehand.journal.port import (
     Post,
     QueuePlace,
     QueueState,
+    ReleaseRequest,
     RunChange,
+    SlowRequest,
     TakeRequest,
     Worker,
     Write,
 )
-from beforehand.queues.call_limits import AppliedLimit, CallLimit, opens_in_ms
+from beforehand.queues.call_limits import AppliedLimit, CallLimit
 from beforehand.queues.limits import STREAM, Declaration, DeclaredLimits, QueueLimits, TenantLimits
 from beforehand.queues.modes import QueueMode, Restriction
 
@@ -44,7 +48,7 @@ async def submit(
 ) -> None:
     """Store a run that waits in a queue."""
     change = RunChange("queued", due_ms=due_ms, release=True)
-    claimed = await journal.claim(run, "alice", NewRun(agent, (), change, program, place))
+    claimed = await journal.commit(ClaimRequest(run, "alice", NewRun(agent, (), change, program, place)))
     assert isinstance(claimed, LeaseGranted)
     assert claimed.fresh
 
@@ -54,7 +58,7 @@ async def names(
 ) -> list[str]:
     """The runs that this worker gets now."""
     request = TakeRequest(worker, AGENTS, room, Declaration(limits or DeclaredLimits()), skip)
-    return [one.lease.run for one in await journal.take(request)]
+    return [one.lease.run for one in await journal.commit(request)]
 
 
 async def limits_changed(call: Awaitable[object]) -> bool:
@@ -71,15 +75,15 @@ async def end(journal: Journal, run: str, change: RunChange | None = None) -> No
     (line,) = await journal.runs(run=run)
     assert line.owner is not None
     lease = Lease(run, line.row, line.token, line.owner)
-    await journal.append(Write(lease, (), change or RunChange("completed", release=True)))
+    await journal.commit(Write(lease, (), change or RunChange("completed", release=True)))
 
 
 async def permitted(
     journal: Journal, worker: str, number: int, *limits: CallLimit | AppliedLimit, declared: int = 0
 ) -> PermitAnswer:
     """The answer to a worker that asks for a permit; a worker that is silent for a second counts as gone."""
-    applied = tuple(AppliedLimit("charge", one) if isinstance(one, CallLimit) else one for one in limits)
-    return await journal.permit(PermitRequest(Permit(worker, number, f"r/{number}"), applied, declared, 1_000))
+    applied = tuple(one.cell("charge") if isinstance(one, CallLimit) else one.cell for one in limits)
+    return await journal.commit(PermitRequest(Permit(worker, number, f"r/{number}"), applied, declared, 1_000))
 
 
 Suite = TypeVar("Suite", bound="QueueConformance")
@@ -107,14 +111,14 @@ class QueueConformance:
         assert (line.status, line.owner, line.queue, line.tenant) == ("queued", None, "mail", "acme")
         assert await journal.due(AGENTS, 9) == []
         assert await journal.runs(wakeable=True) == []
-        again = await journal.claim("r", "bob", NewRun("desk", (), place=QueuePlace("mail")))
+        again = await journal.commit(ClaimRequest("r", "bob", NewRun("desk", (), place=QueuePlace("mail"))))
         assert isinstance(again, Busy)
         assert again.row == line
-        (granted,) = await journal.take(TakeRequest("bob", AGENTS, 9, Declaration()))
+        (granted,) = await journal.commit(TakeRequest("bob", AGENTS, 9, Declaration()))
         assert (granted.row.status, granted.row.owner, granted.fresh) == ("running", "bob", False)
         assert granted.ready_ms == line.due_ms
         assert granted.lease.token > line.token
-        await journal.append(Write(granted.lease))
+        await journal.commit(Write(granted.lease))
         assert await names(journal, "alice", 9) == []
 
     @requirement
@@ -123,10 +127,10 @@ class QueueConformance:
         for run in ("first", "second", "urgent"):
             await submit(journal, run, QueuePlace("mail"))
         assert await names(journal, "bob", 9, limits) == ["first"]
-        claimed = await journal.claim("urgent", "alice")
+        claimed = await journal.commit(ClaimRequest("urgent", "alice"))
         assert isinstance(claimed, LeaseGranted)
         change = RunChange("suspended", due_ms=1, release=True, leaves_queue=True)
-        await journal.append(Write(claimed.lease, (), change))
+        await journal.commit(Write(claimed.lease, (), change))
         assert [(line.run, line.queue) for line in await journal.due(AGENTS, 9)] == [("urgent", "")]
         assert [(one.waiting, one.running) for one in await journal.queues()] == [(1, 1)]
         await end(journal, "first")
@@ -179,15 +183,15 @@ class QueueConformance:
         assert sorted(await names(journal, "bob", 9)) == ["elsewhere", "one 0", "two"]
         await end(journal, "one 0", RunChange("suspended", release=True))
         assert await names(journal, "bob", 9) == []  # it waits, and has its key
-        (granted,) = [await journal.claim("one 0", "alice")]
+        (granted,) = [await journal.commit(ClaimRequest("one 0", "alice"))]
         assert isinstance(granted, LeaseGranted)
-        await journal.append(Write(granted.lease, (), RunChange("suspended", due_ms=1, release=True)))
+        await journal.commit(Write(granted.lease, (), RunChange("suspended", due_ms=1, release=True)))
         assert await names(journal, "bob", 9) == ["one 0"]
         await end(journal, "one 0", RunChange("stopped", release=True))
         assert await names(journal, "bob", 9) == ["one 1"]
-        (reopened,) = [await journal.claim("one 0", "alice")]
+        (reopened,) = [await journal.commit(ClaimRequest("one 0", "alice"))]
         assert isinstance(reopened, LeaseGranted)
-        await journal.append(Write(reopened.lease, (), RunChange("running", release=True)))
+        await journal.commit(Write(reopened.lease, (), RunChange("running", release=True)))
         assert await names(journal, "bob", 9) == []  # another one has the key now
         for _ in range(4):
             (driven,) = [line.run for line in await journal.runs() if line.owner and line.run.startswith("one")]
@@ -215,16 +219,16 @@ class QueueConformance:
         for number in range(3):
             await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
         assert await names(journal, "bob", 9) == ["r0"]
-        entry = await journal.post(Post(STREAM, "", b"{}"))
-        granted = await journal.take(TakeRequest("bob", AGENTS, 9, Declaration(two, entry.id)))
+        entry = await journal.commit(Post(STREAM, "", b"{}"))
+        granted = await journal.commit(TakeRequest("bob", AGENTS, 9, Declaration(two, entry.id)))
         assert [one.lease.run for one in granted] == ["r1"]
 
     @requirement
     async def test_a_run_that_is_paused_behind_its_key_keeps_no_other_waiting(self, journal: Journal) -> None:
         async def change(run: str, to: RunChange) -> None:
-            claimed = await journal.claim(run, "alice")
+            claimed = await journal.commit(ClaimRequest(run, "alice"))
             assert isinstance(claimed, LeaseGranted)
-            await journal.append(Write(claimed.lease, (), to))
+            await journal.commit(Write(claimed.lease, (), to))
 
         for number in range(3):
             await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
@@ -256,9 +260,9 @@ class QueueConformance:
         await submit(journal, "two", QueuePlace("mail", key="order-2"), due_ms=9)
         assert await names(journal, "bob", 1) == ["one 0"]
         assert await names(journal, "bob", 1) == ["two"]
-        stopped = await journal.claim("one 2", "alice")
+        stopped = await journal.commit(ClaimRequest("one 2", "alice"))
         assert isinstance(stopped, LeaseGranted)
-        await journal.append(Write(stopped.lease, (), RunChange("stopped", due_ms=2, release=True)))
+        await journal.commit(Write(stopped.lease, (), RunChange("stopped", due_ms=2, release=True)))
         for number in (0, 1, 3, 4):  # one that stopped while it waited for the key keeps no other waiting
             assert await names(journal, "bob", 1) == [f"one {number}"] * (number > 0)
             await end(journal, f"one {number}")
@@ -292,7 +296,7 @@ class QueueConformance:
 
     def test_a_paused_queue_starts_nothing_new_and_what_has_begun_continues(self, tmp_path: Path) -> None:
         async def taken(journal: Journal, newest: Declaration, skip: Collection[str] = ()) -> list[str]:
-            return sorted(one.lease.run for one in await journal.take(TakeRequest("bob", AGENTS, 9, newest, skip)))
+            return sorted(one.lease.run for one in await journal.commit(TakeRequest("bob", AGENTS, 9, newest, skip)))
 
         async def check(journal: Journal) -> None:
             begun = ["asks", "dies", "goes on", "later"]
@@ -324,8 +328,8 @@ class QueueConformance:
         for number in range(3):
             await end(journal, f"r{number}", RunChange("suspended", due_ms=1 + number, release=True))
         two = Declaration(DeclaredLimits({"mail": QueueLimits(concurrency=2)}), 0, PAUSED.modes)
-        assert [one.lease.run for one in await journal.take(TakeRequest("bob", AGENTS, 9, two))] == ["r0", "r1"]
-        assert await journal.take(TakeRequest("bob", AGENTS, 9, two)) == []
+        assert [one.lease.run for one in await journal.commit(TakeRequest("bob", AGENTS, 9, two))] == ["r0", "r1"]
+        assert await journal.commit(TakeRequest("bob", AGENTS, 9, two)) == []
 
     @requirement
     async def test_a_queue_that_is_drained_refuses_and_stores_nothing(self, journal: Journal) -> None:
@@ -338,18 +342,18 @@ class QueueConformance:
         else:
             raise AssertionError("a queue that is drained took a run")
         assert len(await journal.runs()) == 1
-        assert isinstance(await journal.claim("r0", "bob", NewRun("desk", (), place=draining)), Busy)
+        assert isinstance(await journal.commit(ClaimRequest("r0", "bob", NewRun("desk", (), place=draining))), Busy)
         assert await names(journal, "bob", 9) == ["r0"]
 
     @requirement
     async def test_limits_that_were_replaced_give_no_slot_and_store_no_run(self, journal: Journal) -> None:
         await submit(journal, "r", QueuePlace("mail"))
-        entry = await journal.post(Post(STREAM, "", b"{}"))
+        entry = await journal.commit(Post(STREAM, "", b"{}"))
         for read in (0, entry.id):
             replaced = read != entry.id
             stored = submit(journal, f"after {read}", QueuePlace("mail", declared=read))
             assert await limits_changed(stored) == replaced
-            taken = journal.take(TakeRequest("bob", AGENTS, 1, Declaration(entry=read)))
+            taken = journal.commit(TakeRequest("bob", AGENTS, 1, Declaration(entry=read)))
             assert await limits_changed(taken) == replaced
             (line,) = await journal.runs(run="r")
             assert line.owner == (None if replaced else "bob")
@@ -375,11 +379,11 @@ class QueueConformance:
         assert sorted(one.granted for one in answers) == [False, False, True, True]
         assert [one.limits[0].full for one in answers].count(False) == 1
         assert (await permitted(journal, "alice", 3, AppliedLimit("mail", limit))).granted
-        uses = {use.name: use.permits for use in await journal.permits()}
+        uses = {use.name: use.permits for use in await limit_uses(journal)}
         assert (len(uses["charge"]), len(uses["mail"])) == (2, 1)
         first = uses["charge"][0]
-        await journal.release(first)
-        await journal.release(first)
+        await journal.commit(ReleaseRequest(first, {"charge": None}))
+        await journal.commit(ReleaseRequest(first, {"charge": None}))
         last = await permitted(journal, "bob", 9, limit)
         assert last == PermitAnswer(granted=True, limits=(LimitState("charge", full=True, wait_ms=0),))
         assert not (await permitted(journal, "bob", 10, limit)).granted
@@ -393,15 +397,15 @@ class QueueConformance:
         refused = await permitted(journal, "bob", 1, tool, service)
         assert refused.granted is False
         assert refused.limits == (LimitState("tool", full=False, wait_ms=0), LimitState("service", True, 0))
-        assert {use.name: len(use.permits) for use in await journal.permits()} == {"service": 1, "tool": 0}
-        await journal.release(Permit("alice", 1, "r/1"))
+        assert {use.name: len(use.permits) for use in await limit_uses(journal)} == {"service": 1, "tool": 0}
+        await journal.commit(ReleaseRequest(Permit("alice", 1, "r/1"), {"service": None}))
         assert (await permitted(journal, "bob", 1, tool, service)).granted
-        assert {use.name: len(use.permits) for use in await journal.permits()} == {"service": 1, "tool": 1}
-        await journal.release(Permit("bob", 1, "r/1"))
+        assert {use.name: len(use.permits) for use in await limit_uses(journal)} == {"service": 1, "tool": 1}
+        await journal.commit(ReleaseRequest(Permit("bob", 1, "r/1"), {"tool": None, "service": None}))
         late = await permitted(journal, "bob", 2, tool, service)
         assert not late.granted
         assert late.limits[0].wait_ms > 3_500_000
-        assert {use.name: len(use.permits) for use in await journal.permits()} == {"service": 0, "tool": 0}
+        assert {use.name: len(use.permits) for use in await limit_uses(journal)} == {"service": 0, "tool": 0}
 
     @requirement
     async def test_a_call_counts_as_much_as_it_has_used(self, journal: Journal) -> None:
@@ -410,8 +414,8 @@ class QueueConformance:
             name = f"tokens {number}"
             answer = await permitted(journal, "bob", number, AppliedLimit(name, limit, units=100))
             assert answer.granted
-            await journal.release(Permit("bob", number, f"r/{number}"), {} if used is None else {name: used})
-            await journal.release(Permit("bob", number, f"r/{number}"), {name: 5})
+            await journal.commit(ReleaseRequest(Permit("bob", number, f"r/{number}"), {name: used}))
+            await journal.commit(ReleaseRequest(Permit("bob", number, f"r/{number}"), {name: 5}))
             refused = await permitted(journal, "bob", 9, AppliedLimit(name, limit, units=100))
             assert not refused.granted
             assert waits_s * 1000 - 60_000 < refused.limits[0].wait_ms <= waits_s * 1000
@@ -422,7 +426,7 @@ class QueueConformance:
         await journal.beat(ALICE, OVER_MS)
         assert (await permitted(journal, "alice", 1, limit)).granted
         assert not (await permitted(journal, "alice", 2, limit)).granted
-        assert [use.permits for use in await journal.permits(-OVER_MS * 10)] == [(Permit("alice", 1, "r/1"),)]
+        assert [use.permits for use in await limit_uses(journal, -OVER_MS * 10)] == [(Permit("alice", 1, "r/1"),)]
         assert (await permitted(journal, "bob", 1, limit)).granted
         await journal.beat(ALICE, LONG_MS)
         assert not (await permitted(journal, "bob", 2, CallLimit(at_once=2))).granted
@@ -444,7 +448,7 @@ class QueueConformance:
             silent_ms = answer.limits[0].silent_ms
             assert answer.limits == (LimitState(held.name, lives or answer.granted, 0, worker.pid * lives, silent_ms),)
             assert (silent_ms >= -OVER_MS) is lives
-            (use,) = [use for use in await journal.permits(1_000) if use.name == held.name]
+            (use,) = [use for use in await limit_uses(journal, 1_000) if use.name == held.name]
             holder = worker.id if lives else "bob"
             assert use.permits == (Permit(holder, number, f"r/{number}"),)
             assert use.hung == worker.pid * lives
@@ -457,11 +461,11 @@ class QueueConformance:
         (state,) = refused.limits
         assert (refused.granted, state.full) == (False, False)
         assert 0 < state.wait_ms <= 1_800_000
-        (use,) = await journal.permits()
+        (use,) = await limit_uses(journal)
         now = journal.now()
-        assert opens_in_ms(hourly, use.pace, now.boot, now.ms) <= state.wait_ms
-        await journal.slow(["mail", "post"], 60_000)
-        await journal.slow(["mail"], 1_000)
+        assert opens_in_ms(hourly.cell(), use.pace, now.boot, now.ms) <= state.wait_ms
+        await journal.commit(SlowRequest(("mail", "post"), 60_000))
+        await journal.commit(SlowRequest(("mail",), 1_000))
         slowed = await permitted(journal, "alice", 4, AppliedLimit("mail", CallLimit()))
         assert not slowed.granted
         assert 1_000 < slowed.limits[0].wait_ms <= 60_000
@@ -469,9 +473,9 @@ class QueueConformance:
 
     @requirement
     async def test_no_permit_is_granted_under_limits_that_others_have_replaced(self, journal: Journal) -> None:
-        entry = await journal.post(Post(STREAM, "", b"{}"))
+        entry = await journal.commit(Post(STREAM, "", b"{}"))
         assert await limits_changed(permitted(journal, "bob", 1, CallLimit(at_once=1)))
-        assert await journal.permits() == []
+        assert await limit_uses(journal) == []
         assert (await permitted(journal, "bob", 1, CallLimit(at_once=1), declared=entry.id)).granted
 
     def on_journal(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:

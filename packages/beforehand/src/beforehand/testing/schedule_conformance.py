@@ -7,11 +7,12 @@ from pathlib import Path
 
 from beforehand.errors import QueueDraining, QueueFull
 from beforehand.journal.backend_rules import FOREVER_MS
+from beforehand.journal.cells import LastFiring, last_firing
 from beforehand.journal.port import (
     Busy,
+    ClaimRequest,
     Firing,
     Journal,
-    LastFiring,
     LeaseGranted,
     NewRun,
     Post,
@@ -37,7 +38,7 @@ async def fire(
     """Let a worker fire a schedule."""
     change, firing = RunChange("queued", due_ms=1, release=True), Firing(schedule, moment_ms, entry)
     new = NewRun("desk", (), change, place=place, firing=firing)
-    return await journal.claim(run or f"{schedule}@{moment_ms}", "alice", new)
+    return await journal.commit(ClaimRequest(run or f"{schedule}@{moment_ms}", "alice", new))
 
 
 async def runs(journal: Journal) -> list[str]:
@@ -47,7 +48,7 @@ async def runs(journal: Journal) -> list[str]:
 
 async def last(journal: Journal, schedule: str = "nightly") -> LastFiring | None:
     """The last firing of all."""
-    return await journal.fired(schedule, FOREVER_MS)
+    return await last_firing(journal, schedule, FOREVER_MS)
 
 
 class ScheduleConformance(QueueConformance):
@@ -75,7 +76,7 @@ class ScheduleConformance(QueueConformance):
         assert isinstance(await fire(journal, 3), LeaseGranted)
         assert isinstance(await fire(journal, 1, schedule="hourly"), LeaseGranted)
         assert await last(journal) == LastFiring(3, "nightly@3")
-        assert [await journal.fired("nightly", until) for until in (1, 2)] == [None, LastFiring(2, "nightly@2")]
+        assert [await last_firing(journal, "nightly", until) for until in (1, 2)] == [None, LastFiring(2, "nightly@2")]
 
     @requirement
     async def test_a_moment_to_come_is_not_fired(self, journal: Journal) -> None:
@@ -84,11 +85,11 @@ class ScheduleConformance(QueueConformance):
 
     @requirement
     async def test_nothing_fires_under_an_entry_that_another_one_follows(self, journal: Journal) -> None:
-        declared = await journal.post(Post(STREAM, "", b"{}"))
-        await journal.post(Post("another", "", b"{}"))
+        declared = await journal.commit(Post(STREAM, "", b"{}"))
+        await journal.commit(Post("another", "", b"{}"))
         assert await fire(journal, 1) is None
         assert isinstance(await fire(journal, 1, entry=declared.id), LeaseGranted)
-        paused = await journal.post(Post(STREAM, "", b"{}"))
+        paused = await journal.commit(Post(STREAM, "", b"{}"))
         assert await fire(journal, 2, entry=declared.id) is None
         assert await runs(journal) == ["nightly@1"]
         assert isinstance(await fire(journal, 2, entry=paused.id), LeaseGranted)
@@ -96,7 +97,9 @@ class ScheduleConformance(QueueConformance):
     @requirement
     async def test_a_run_that_exists_is_the_run_of_its_firing(self, journal: Journal) -> None:
         place = QueuePlace("mail")
-        await journal.claim("mine", "bob", NewRun("desk", (), RunChange("queued", release=True), place=place))
+        await journal.commit(
+            ClaimRequest("mine", "bob", NewRun("desk", (), RunChange("queued", release=True), place=place))
+        )
         before = await journal.runs()
         assert isinstance(await fire(journal, 1, run="mine"), Busy)
         assert await journal.runs() == before

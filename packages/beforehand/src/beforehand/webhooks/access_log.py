@@ -53,7 +53,7 @@ class AccessLog:
 
     async def note(self, access: Access) -> None:
         """Record it; durable on return."""
-        await self._journal.post(Post(_stream(access), "", written(access)))
+        await self._journal.commit(Post(_stream(access), "", written(access)))
 
     async def note_hourly(self, access: Access, now_ms: int) -> None:
         """Record it, unless an equal entry exists already for this hour."""
@@ -64,7 +64,7 @@ class AccessLog:
         place = (_stream(access), "/".join(like))
         if place in self._noted:
             return
-        await self._journal.post(Post(*place, written(access)))
+        await self._journal.commit(Post(*place, written(access)))
         while len(self._noted) >= _REMEMBERED:
             self._noted.pop(next(iter(self._noted)))
         self._noted[place] = None

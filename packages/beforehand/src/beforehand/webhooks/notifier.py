@@ -139,7 +139,7 @@ async def _disable(engine: Process, name: str, why: str) -> None:
     if endpoint is None or not endpoint.open:
         return
     note = Note("disable", name, "beforehand", why)
-    await engine.journal.post(Post(ENDPOINTS, f"disable/{name}/{endpoint.turned_on}", written(note)))
+    await engine.journal.commit(Post(ENDPOINTS, f"disable/{name}/{endpoint.turned_on}", written(note)))
     await engine.outbox.refresh()
 
 

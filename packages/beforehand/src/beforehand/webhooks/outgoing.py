@@ -82,7 +82,7 @@ class Webhooks:
         return known[name]
 
     async def _note(self, note: Note) -> None:
-        await self._engine.journal.post(Post(ENDPOINTS, "", written(note)))
+        await self._engine.journal.commit(Post(ENDPOINTS, "", written(note)))
         await self._engine.outbox.refresh()
 
 

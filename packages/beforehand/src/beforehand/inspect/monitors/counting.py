@@ -108,7 +108,7 @@ class RecordTallies:
             number = self.whole // PORTION
             if stores:
                 body = written(self._portion.shortened(0, fine))
-                await reader.journal.post(Post(f"{TALLIES}/{number // BLOCK}", str(number), body))
+                await reader.journal.commit(Post(f"{TALLIES}/{number // BLOCK}", str(number), body))
             self.whole, self._portion = self.through, PortionTallies()
             self.counted = self.counted.shortened(first, fine)
         return self.through == newest

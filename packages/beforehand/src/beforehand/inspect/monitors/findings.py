@@ -18,7 +18,7 @@ from beforehand.errors import LedgerTaken
 from beforehand.inspect.monitors import FINDINGS
 from beforehand.inspect.monitors.rules import SilentFailure
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import Journal, Post
+from beforehand.journal.port import Journal, Post, Posts
 from beforehand.model.webhooks import OUTBOX, Kind, Notice
 
 AGAIN_MS: Final = 10 * 60_000
@@ -120,7 +120,7 @@ async def record_findings(journal: Journal, outbox: Outbox, found: Iterable[Sile
             ]  # fmt: skip
     if posts:
         with contextlib.suppress(LedgerTaken):  # another process was faster: the next look sees what is left
-            await journal.post_all(tuple(posts))
+            await journal.commit(Posts(tuple(posts)))
 
 
 async def acknowledge(journal: Journal, outbox: Outbox, seen: Acknowledgement, now_ms: int) -> None:
@@ -131,7 +131,7 @@ async def acknowledge(journal: Journal, outbox: Outbox, seen: Acknowledgement, n
         if state.shown is not None and seen.covers(state.shown.finding, now_ms):
             posts += _notice(outbox, "finding.ended", state.shown, now_ms, "acknowledged")
         with contextlib.suppress(LedgerTaken):  # a look came between: it may have newer evidence
-            await journal.post_all(tuple(posts))
+            await journal.commit(Posts(tuple(posts)))
             return
 
 

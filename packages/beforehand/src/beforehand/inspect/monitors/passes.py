@@ -35,6 +35,7 @@ from beforehand.inspect.monitors.rules import (
 from beforehand.inspect.monitors.tallies import DAY_MS, AgentTallies, number_of
 from beforehand.inspect.reader import JournalReader, read_schedules, schedule_clock
 from beforehand.journal.backend_rules import due_since
+from beforehand.journal.cells import last_firing
 from beforehand.journal.port import Journal, RunRow
 from beforehand.model import records as r
 from beforehand.model.system import is_system
@@ -191,7 +192,7 @@ async def _missed(
     for name, known in schedules.items():
         if known.paused:
             continue
-        fired = await journal.fired(name, now_ms)
+        fired = await last_firing(journal, name, now_ms)
         after = known.since_ms if fired is None else max(known.since_ms, fired.moment_ms)
         missed = last_moment(known.schedule, after, now_ms - settings.of(known.schedule.agent).late_ms - 1)
         if missed is not None:

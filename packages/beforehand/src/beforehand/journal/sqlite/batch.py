@@ -11,16 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from beforehand.errors import BeforehandError, LeaseLost, LedgerTaken, RecordRefused
-from beforehand.journal.backend_rules import check_extras, check_size
-from beforehand.journal.port import Lease, LeaseGranted, Row, RunChange, Write
-from beforehand.journal.sqlite import budgets, ledger
+from beforehand.errors import BeforehandError
+from beforehand.journal.backend_rules import check_extras, check_size, lease_lost, out_of_order
+from beforehand.journal.port import CommitRequest, Lease, LeaseGranted, Row, Write
 from beforehand.journal.sqlite.driver import Database, Value
-from beforehand.model.shell import to_type
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,19 +55,22 @@ _MOST_VALUES = _COLUMNS * _SIZES[-1]
 _SIZE_FOR = [next(size for size in _SIZES if size >= count) for count in range(_SIZES[-1] + 1)]
 
 
+Perform: TypeAlias = Callable[[Database, CommitRequest[Any], tuple[int, int] | None], object]
+"""Decides a request and writes its changes. With it goes the place of its run, as far as the batch knows it."""
 _Places = dict[int, tuple[int, int]]
 """The next position of runs that are driven from here: the token, and the next seq under it."""
 
 
 class CommitItem(msgspec.Struct, eq=False):
-    """An item of the next commit: one write, or one piece of `work` on the database.
+    """An item of the next commit: one write, another request, or one piece of `work` on the database.
 
     `work` reads before it changes anything, so that an error which it raises has changed nothing. A `plain` write only
-    adds rows whose bodies are stored in the row. An item with neither is committed when everything before it is.
+    adds rows whose bodies are stored in the row. An item with none is committed when everything before it is.
     """
 
     write: Write | None = None
     plain: bool = False
+    request: CommitRequest[Any] | None = None
     work: Callable[[Database], object] | None = None
     future: asyncio.Future[object] | None = None
     result: object = None
@@ -92,9 +93,9 @@ def item_of(write: Write) -> CommitItem:
 class BatchWriter:
     """Turns batches into transactions on one connection. Lets `DatabaseFailure` pass to the store."""
 
-    def __init__(self, database: Database, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, database: Database, perform: Perform) -> None:
         self._database = database
-        self._wall_ms = wall_ms
+        self._perform_request = perform
         self._next: _Places = {}
 
     def commit(self, items: Sequence[CommitItem]) -> None:
@@ -150,7 +151,7 @@ class BatchWriter:
             if _is_stored(write, database):
                 landed = True
             else:
-                item.error = lease_lost(write)
+                item.error = lease_lost(write.lease)
         return landed
 
     def _sort(self, items: Sequence[CommitItem], ahead: _Places, rest: list[CommitItem]) -> list[Value]:
@@ -163,7 +164,7 @@ class BatchWriter:
         for item in items:
             write = item.write
             if write is None:
-                if item.work is not None:
+                if item.work is not None or item.request is not None:
                     rest.append(item)
             elif not item.plain or write.lease.row in apart:
                 apart.add(write.lease.row)
@@ -179,14 +180,13 @@ class BatchWriter:
         gap, and agent code could catch a `RecordRefused`.
         """
         lease, rows = write.lease, write.rows
-        run, token = lease.row, lease.token
-        place = ahead.get(run) or self._next.get(run)
+        place = ahead.get(lease.row) or self._next.get(lease.row)
         # Under another token others may have written meanwhile, so what is known of the run is void.
-        expected = place[1] if place and place[0] == token else self._stored_next(run)
+        expected = place[1] if place and place[0] == lease.token else self._stored_next(lease.row)
         if rows[0].seq != expected:
-            item.error = out_of_order(write, expected) if self._holds(lease) else lease_lost(write)
+            item.error = out_of_order(write, expected) if self._holds(lease) else lease_lost(write.lease)
             return False
-        ahead[run] = (token, expected + len(rows))
+        ahead[lease.row] = (lease.token, expected + len(rows))
         return True
 
     def _holds(self, lease: Lease) -> bool:
@@ -201,56 +201,33 @@ class BatchWriter:
         """Perform one item inside the open transaction; a refusal concerns it alone and has changed nothing."""
         try:
             if item.work is not None:
-                item.result = granted = item.work(self._database)
+                item.result = item.work(self._database)
+            elif item.write is not None:
+                row = item.write.lease.row
+                self._perform_request(self._database, item.write, ahead.get(row) or self._next.get(row))
+                self._note(item.write, ahead)
+            elif item.request is not None:
+                item.result = granted = self._perform_request(self._database, item.request, None)
                 if isinstance(granted, LeaseGranted):  # nothing but its owner writes under the new token
                     lease, last = granted.lease, granted.last
                     ahead[lease.row] = (lease.token, last.seq + 1 if last else 1)
-            elif item.write is not None:
-                self._write(item, item.write, ahead)
         except BeforehandError as error:
             item.error = error
 
-    def _write(self, item: CommitItem, write: Write, ahead: _Places) -> None:
-        database, run = self._database, write.lease.row
-        # Rows that are stored as they are check the token by themselves, and come first; all else is checked here.
-        extras = write.posts or write.charges or write.declared is not None
-        if (extras or not write.rows or _spills(write)) and not self._holds(write.lease):
-            raise lease_lost(write)
-        taken = ledger.first_taken(database, write.posts)
-        if taken is not None:
-            raise LedgerTaken(taken.stream, taken.key, taken.body)
-        if write.declared is not None:
-            ledger.check_limits(database, write.declared)
-        uses = budgets.uses_after(database, write.charges)
-        if write.rows and not self._in_order(item, write, ahead):
-            return
-        store(database, write, self._wall_ms())
-        budgets.store_uses(database, uses)
+    def _note(self, write: Write, ahead: _Places) -> None:
+        run = write.lease.row
         if write.change is not None and write.change.release:
             ahead.pop(run, None)
             self._next.pop(run, None)
+        elif write.rows:
+            ahead[run] = (write.lease.token, write.rows[-1].seq + 1)
 
 
-def store(database: Database, write: Write, wall_ms: int) -> None:
-    """Store the contents of a write, inside a transaction in which its place was checked.
-
-    Raises `LeaseLost` where no row was stored because its token is no longer the run's: then nothing was changed.
-    """
-    values: list[Value] = []
-    _add_values(values, Write(write.lease, tuple(_spilled(row, database) for row in write.rows)))
-    if _insert(database, values) < len(write.rows):
-        raise lease_lost(write)
-    for post in write.posts:
-        ledger.insert(database, post, wall_ms)
-    if write.change is not None:
-        _change_run(database, write, write.change, wall_ms)
-
-
-def store_first(database: Database, write: Write) -> None:
-    """Store the first records of a run that was created in this transaction: nothing can have fenced them off."""
-    for at in range(0, len(write.rows), _SIZES[-1]):
-        some, values = write.rows[at : at + _SIZES[-1]], list[Value]()
-        _add_values(values, Write(write.lease, tuple(_spilled(row, database) for row in some)))
+def store_rows(database: Database, lease: Lease, rows: Sequence[Row]) -> None:
+    """Store records whose place and token were checked in this transaction."""
+    for at in range(0, len(rows), _SIZES[-1]):
+        some, values = rows[at : at + _SIZES[-1]], list[Value]()
+        _add_values(values, Write(lease, tuple(_spilled(row, database) for row in some)))
         places = ",".join(["(?,?,?,cast(? as text),?,?,?)"] * len(some))
         database.change(f"{_RECORD} values {places}", values)
 
@@ -266,10 +243,6 @@ def _insert(database: Database, values: list[Value]) -> int:
     if size > count:
         values = values + [None] * (_COLUMNS * (size - count))
     return database.change(_INSERT[size], values)
-
-
-def _spills(write: Write) -> bool:
-    return any(len(row.body) > LARGEST_INLINE or _looks_like_pointer(row.body) for row in write.rows)
 
 
 def _spilled(row: Row, database: Database) -> Row:
@@ -310,21 +283,6 @@ def read_body(database: Database, body: bytes) -> bytes:
     return full
 
 
-def lease_lost(write: Write) -> LeaseLost:
-    return LeaseLost(
-        f"run {write.lease.run}: lease {write.lease.token} was taken over by another owner",
-        known="nothing was written",
-        next_step=f"the new owner continues the run: {to_type('show', write.lease.run)}",
-    )
-
-
-def out_of_order(write: Write, expected: int) -> RecordRefused:
-    return RecordRefused(
-        f"{write.lease.run}: record {write.rows[0].seq} came where {expected} is next",
-        known="an earlier write of this run was refused, or two logs write to it",
-    )
-
-
 def _looks_like_pointer(body: bytes) -> bool:
     return len(body) == POINTER_SIZE and body.startswith(POINTER)
 
@@ -334,24 +292,3 @@ def _is_stored(write: Write, database: Database) -> bool:
     return database.rows("select token, hash from record where run = ? and seq = ?", (write.lease.row, last.seq)) == [
         (write.lease.token, last.hash)
     ]
-
-
-def _change_run(database: Database, write: Write, change: RunChange, wall_ms: int) -> None:
-    changed = database.change(
-        # Giving the lease back fences it out as well: nothing may follow under the old token.
-        "update run set status = ?, reason = ?, due_ms = ?, waits = cast(? as text), updated_ms = ?,"
-        " owner = case when ? then null else owner end, token = token + ? where id = ? and token = ?",
-        (
-            change.status,
-            change.reason,
-            change.due_ms,
-            change.waits,
-            wall_ms,
-            change.release,
-            change.release,
-            write.lease.row,
-            write.lease.token,
-        ),
-    )
-    if changed and change.leaves_queue:  # after the change of the status, which counts it out of its former queue
-        database.change("update run set queue = '' where id = ?", (write.lease.row,))

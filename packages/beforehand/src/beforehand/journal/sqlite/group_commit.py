@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar, cast
 
 from beforehand.errors import BeforehandError, JournalUnavailable
 from beforehand.journal.host import Held, queued_ns
-from beforehand.journal.port import Lease, Write
+from beforehand.journal.port import CommitRequest, Lease, Write
 from beforehand.journal.sqlite.batch import CommitItem, item_of
 from beforehand.journal.sqlite.driver import Database
 from beforehand.journal.sqlite.journal_file import JournalFile
@@ -81,6 +81,10 @@ class GroupCommit:
         if self._rides or self._left:
             await self._commit(CommitItem())
         self._raise_refusal(lease)
+
+    async def decide(self, request: CommitRequest[T]) -> T:
+        """Decide a request in the next commit and return its answer once what it changes is durable."""
+        return cast("T", await self._commit(CommitItem(request=request)))
 
     async def run(self, work: Callable[[Database], T]) -> T:
         """Do `work` in the next commit and return its result once that is durable."""

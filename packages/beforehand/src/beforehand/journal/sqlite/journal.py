@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from beforehand.errors import JournalUnavailable
-from beforehand.journal.backend_rules import check_post
 from beforehand.journal.fork_safety import belongs_here
 from beforehand.journal.host import JournalClock
 from beforehand.journal.port import (
     EVERY_BODY,
-    NO_USE,
     AgentKey,
     BodyFilter,
-    BudgetUse,
-    Busy,
+    Cell,
+    CellKind,
+    CommitRequest,
     FoundRecord,
     Identity,
     Instant,
-    LastFiring,
     Lease,
-    LeaseGranted,
     LedgerEntry,
     LedgerNews,
-    LimitUse,
-    NewRun,
-    Permit,
-    PermitAnswer,
-    PermitRequest,
-    Post,
     QueueState,
     Row,
     RunRow,
@@ -48,13 +40,14 @@ from beforehand.journal.port import (
     Write,
 )
 from beforehand.journal.sqlite import anchor as anchor_file
-from beforehand.journal.sqlite import budgets, firings, ledger, permits, runs
+from beforehand.journal.sqlite import ledger, runs
 from beforehand.journal.sqlite.driver import Database, DatabaseFailure, sidecar, size_of
+from beforehand.journal.sqlite.facts import Tables, perform
 from beforehand.journal.sqlite.failures import explain, inherited
 from beforehand.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
 from beforehand.journal.sqlite.journal_file import JournalFile
 from beforehand.journal.sqlite.opening import FileSettings, Mode, Parts
-from beforehand.journal.sqlite.queues import QueueTables, check_room
+from beforehand.journal.sqlite.queues import QueueTables
 from beforehand.journal.sqlite.runs import Query, RunTables
 from beforehand.model.heads import Head
 
@@ -90,10 +83,10 @@ class SqliteJournal:
         self._here = parts.here
         self._behind = parts.behind
         self._held = clock.held if clock else None
-        self._store = JournalFile(settings)
-        self._committer = Committer(self._store, CommitPace(parts.commits))
         self._roll = RunTables(parts.here, lambda: self._store.identity.incarnation)
         self._slots = QueueTables(self._roll)
+        self._store = JournalFile(settings, partial(perform, Tables(self._roll, self._slots)))
+        self._committer = Committer(self._store, CommitPace(parts.commits))
         self._group: GroupCommit | None = None
         self._inherited = False
 
@@ -126,33 +119,24 @@ class SqliteJournal:
     async def fate(self, worker: str) -> WorkerState:
         return self._read(lambda database: self._roll.fate(database, worker))
 
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        def work(database: Database) -> LeaseGranted | Busy | None:
-            firing = None if new is None else new.firing
-            if firing is not None and not firings.may_fire(database, firing, self._here.wall_ms()):
-                return None
-            row = runs.find(database, run)
-            if row is None and new is not None and new.place is not None:
-                check_room(database, new.place)
-            claimed = self._roll.claim(database, row or run, worker, new)
-            if firing is not None:
-                firings.store_firing(database, firing, run)
-            return claimed
-
-        return await self._running.run(work)
-
-    async def append(self, write: Write) -> None:
+    async def commit(self, request: CommitRequest[T]) -> T:
         group = self._group
         if group is None:
             raise self._not_open()
-        waiting = group.append(write)
-        if waiting is None:
-            return
-        try:
-            await waiting
-        except asyncio.CancelledError:
-            group.left(write, waiting)
-            raise
+        answer: Any = None
+        if type(request) is Write:
+            waiting = group.append(request)
+            if waiting is not None:
+                try:
+                    await waiting
+                except asyncio.CancelledError:
+                    group.left(request, waiting)
+                    raise
+        elif type(request) is TakeRequest and not self._read(partial(self._slots.wants, request=request)):
+            answer = []
+        else:
+            answer = await group.decide(request)
+        return answer  # type: ignore[no-any-return]  # of the kind that the request names; `cast` would be a call more
 
     def ride(self, write: Write) -> None:
         self._running.ride(write)
@@ -184,46 +168,19 @@ class SqliteJournal:
     async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         return self._read(lambda database: self._roll.due(database, agents, limit, skip))
 
-    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
-        if not self._read(lambda database: self._slots.wants(database, request)):
-            return []
-        return await self._running.run(lambda database: self._slots.take(database, request))
-
     async def queues(self) -> list[QueueState]:
         return self._read(self._slots.states)
 
-    async def permit(self, request: PermitRequest) -> PermitAnswer:
-        return await self._running.run(lambda database: permits.grant(database, self._roll, request, self.now()))
-
-    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
-        await self._running.run(lambda database: permits.release(database, permit, used, self.now()))
-
-    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
-        await self._running.run(lambda database: permits.slow(database, limits, wait_ms, self.now()))
-
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
-        return self._read(lambda database: permits.use(database, self._roll, pause_bound_ms))
-
-    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
-        return self._read(lambda database: firings.last_firing(database, schedule, until_ms))
-
-    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
-        return self._read(lambda database: budgets.uses(database, periods))
+    async def cells(
+        self, kind: CellKind, names: Collection[str] | None = None, *, below: str = "", until: str | None = None
+    ) -> list[Cell]:
+        return self._read(lambda database: ledger.read_cells(database, kind, names, below, until))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)
 
     async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         return self._read(lambda database: runs.waiting(database, status))
-
-    async def post(self, post: Post) -> LedgerEntry:
-        check_post(post)
-        return await self._running.run(lambda database: ledger.put(database, post, self._here.wall_ms()))
-
-    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
-        for post in posts:
-            check_post(post)
-        return await self._running.run(lambda database: ledger.put_all(database, posts, self._here.wall_ms()))
 
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
@@ -242,12 +199,6 @@ class SqliteJournal:
 
     async def head(self) -> Head:
         return self._read(lambda _: self._store.head())
-
-    async def hint(self, name: str) -> bytes | None:
-        return self._read(lambda database: ledger.hint(database, name))
-
-    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        return await self._running.run(lambda database: ledger.put_hint(database, name, body, previous))
 
     def size(self) -> int | None:
         return size_of(self.path)

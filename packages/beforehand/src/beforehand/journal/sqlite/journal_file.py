@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -19,8 +20,8 @@ from beforehand.journal.backend_rules import trust_entry
 from beforehand.journal.fork_safety import belongs_here, keep_for_ever
 from beforehand.journal.host import wall_ms
 from beforehand.journal.port import Identity, Post, Trust
-from beforehand.journal.sqlite import anchor, heads, ledger, opening
-from beforehand.journal.sqlite.batch import BatchWriter, CommitItem
+from beforehand.journal.sqlite import anchor, heads, opening
+from beforehand.journal.sqlite.batch import BatchWriter, CommitItem, Perform
 from beforehand.journal.sqlite.driver import Database, DatabaseFailure, sidecar
 from beforehand.journal.sqlite.failures import explain, file_gone, inherited, kept_locked, rows_gone
 from beforehand.journal.sqlite.lock import FileLock
@@ -34,8 +35,9 @@ _SAME_TIME_MS = 100  # file systems count time in ticks of up to 10 ms
 class JournalFile:
     """The file. After `failure` is set it takes no more writes until it is opened anew."""
 
-    def __init__(self, settings: FileSettings) -> None:
+    def __init__(self, settings: FileSettings, perform: Perform | None = None) -> None:
         self.settings = settings
+        self._perform = perform or _reads_only
         self.here = settings.parts.here
         self.failure: JournalError | None = None
         self.anchor_is_old = False
@@ -91,7 +93,7 @@ class JournalFile:
             # Descriptors that only name the files. Closing ordinary ones would drop SQLite's locks on them.
             names = [self._name, f"{self._name}-wal"] if files.wal else [self._name]
             self._watches = [os.open(name, os.O_PATH | os.O_CLOEXEC) for name in names]
-        self._batch = BatchWriter(files.writer, self.here.wall_ms)
+        self._batch = BatchWriter(files.writer, self._perform)
         belongs_here(self)
         return files.identity
 
@@ -407,7 +409,7 @@ class JournalFile:
             for name, value in (("incarnation", fresh), ("trust", trust), ("reason", reason)):
                 database.change("update meta set value = ? where name = ?", (value, name))
             entry = Post("journal", "", trust_entry(trust, by, old.incarnation, old.reason))
-            ledger.insert(database, entry, self.here.wall_ms())
+            self._perform(database, entry, None)
 
         item = CommitItem(work=work)
         self.settle([item], patient=True)
@@ -423,6 +425,10 @@ class JournalFile:
             mark = opening.measure(writer, self.settings, fresh, self._head, self._missing)
             anchor.save(self.settings.anchor, mark)
         return identity
+
+
+def _reads_only(*_: object) -> NoReturn:
+    raise JournalError("a reader commits nothing")
 
 
 def _fail(items: Sequence[CommitItem], error: JournalError) -> None:

@@ -1,78 +1,48 @@
-"""The ledger on SQLite: append-only streams, final by compare-and-set, one hash chain per stream."""
+"""The ledger on SQLite: append-only streams, final by compare-and-set, one hash chain per stream; and cells."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Final, cast
 
-from beforehand.errors import LedgerTaken
-from beforehand.journal.backend_rules import NEWS_PAGE, ledger_hash, limits_changed
-from beforehand.journal.port import LedgerEntry, LedgerNews, Post
+from beforehand.journal.backend_rules import NEWS_PAGE, ledger_hash
+from beforehand.journal.port import Cell, CellKind, LedgerEntry, LedgerNews, Post
 from beforehand.journal.sqlite.driver import Database, Value
 
 _COLUMNS = "id, stream, key, cast(body as blob), at_ms"
 _PAGE = 1000
+_CELL: Final = "select kind, name, key, cast(body as blob) from cell where kind = ?"
+OF_A_NAME: Final = f"{_CELL} and name = ? order by key"
+LAST: Final = f"{_CELL} and name = ? and key <= ? order by key desc limit 1"
+BELOW: Final = f"{_CELL} and name >= ? and name < ? order by name, key"
 NEWEST: Final = "select id from ledger where stream = ? order by id desc limit 1"
 
 
-def insert(database: Database, post: Post, at_ms: int) -> LedgerEntry:
+def insert(database: Database, entry: LedgerEntry) -> None:
     """Append an entry whose key is known to be free."""
-    last = database.rows("select hash from ledger where stream = ? order by id desc limit 1", (post.stream,))
+    last = database.rows("select hash from ledger where stream = ? order by id desc limit 1", (entry.stream,))
     previous = last[0][0] if last else None
     assert previous is None or isinstance(previous, bytes)
-    ((number,),) = database.rows(
-        "insert into ledger (stream, key, body, at_ms, hash) values (?, ?, cast(? as text), ?, ?) returning id",
-        (post.stream, post.key, post.body, at_ms, ledger_hash(previous, post, at_ms)),
+    digest = ledger_hash(previous, Post(entry.stream, entry.key, entry.body), entry.at_ms)
+    database.change(
+        "insert into ledger (id, stream, key, body, at_ms, hash) values (?, ?, ?, cast(? as text), ?, ?)",
+        (entry.id, entry.stream, entry.key, entry.body, entry.at_ms, digest),
     )
-    assert isinstance(number, int)
-    return LedgerEntry(number, post.stream, post.key, post.body, at_ms)
 
 
-def standing(database: Database, post: Post) -> LedgerEntry | None:
-    """The entry that already holds the post's key."""
-    if not post.key:
-        return None
+def entry(database: Database, stream: str, key: str) -> LedgerEntry | None:
+    """The entry that holds a key."""
     found = database.rows(
         f"select {_COLUMNS} from ledger where stream = ? and key = ?",  # noqa: S608 -- a constant
-        (post.stream, post.key),
+        (stream, key),
     )
-    return _entry(found[0], fresh=False) if found else None
+    return _entry(found[0]) if found else None
 
 
-def check_limits(database: Database, declared: int) -> None:
-    """Raise `LimitsChanged` where this is not the ledger entry of the limits in force."""
-    from beforehand.queues.limits import STREAM  # noqa: PLC0415 - commands that only read import no queues
-
-    found = database.rows(NEWEST, (STREAM,))
-    if declared != (found[0][0] if found else 0):
-        raise limits_changed()
-
-
-def first_taken(database: Database, posts: Sequence[Post]) -> LedgerEntry | None:
-    """The existing entry for the first post whose key is taken."""
-    seen: dict[tuple[str, str], Post] = {}
-    for post in posts:
-        found = standing(database, post)
-        if found is not None:
-            return found
-        twin = seen.get((post.stream, post.key))
-        if post.key and twin is not None:
-            return LedgerEntry(0, twin.stream, twin.key, twin.body, 0, fresh=False)
-        seen[post.stream, post.key] = post
-    return None
-
-
-def put(database: Database, post: Post, at_ms: int) -> LedgerEntry:
-    """Append, or return the existing entry of the key."""
-    return standing(database, post) or insert(database, post, at_ms)
-
-
-def put_all(database: Database, posts: Sequence[Post], at_ms: int) -> list[LedgerEntry]:
-    """Append all of them. Raises `LedgerTaken`, before anything is changed, where a key is taken."""
-    taken = first_taken(database, posts)
-    if taken is not None:
-        raise LedgerTaken(taken.stream, taken.key, taken.body)
-    return [insert(database, post, at_ms) for post in posts]
+def newest(database: Database, stream: str) -> int:
+    """The id of the newest entry of a stream; 0 without one."""
+    found = database.rows(NEWEST, (stream,))
+    return cast("int", found[0][0]) if found else 0
 
 
 def entries(database: Database, stream: str, after: int) -> list[LedgerEntry]:
@@ -86,7 +56,7 @@ def entries(database: Database, stream: str, after: int) -> list[LedgerEntry]:
         f"select {_COLUMNS} from ledger where {where} and {number} > ? order by {number}",  # noqa: S608 -- constants
         (*names, after),
     )
-    return [_entry(row, fresh=True) for row in found]
+    return [_entry(row) for row in found]
 
 
 def news(database: Database, after: int | None) -> LedgerNews:
@@ -107,7 +77,7 @@ def page(database: Database, after: int) -> list[LedgerEntry]:
         f"select {_COLUMNS} from ledger where id > ? order by id limit {_PAGE}",  # noqa: S608 -- constants
         (after,),
     )
-    return [_entry(row, fresh=True) for row in found]
+    return [_entry(row) for row in found]
 
 
 def first_broken(database: Database, stream: str) -> int | None:
@@ -117,55 +87,37 @@ def first_broken(database: Database, stream: str) -> int | None:
         f"select {_COLUMNS}, hash from ledger where stream = ? order by id",  # noqa: S608 -- a constant
         (stream,),
     ):
-        entry = _entry(row[:5], fresh=True)
+        entry = _entry(row[:5])
         head = ledger_hash(head, Post(entry.stream, entry.key, entry.body), entry.at_ms)
         if row[5] != head:
             return entry.id
     return None
 
 
-def _entry(row: tuple[Value, ...], *, fresh: bool) -> LedgerEntry:
+def _entry(row: tuple[Value, ...]) -> LedgerEntry:
     number, stream, key, body, at_ms = row
     assert isinstance(number, int)
     assert isinstance(stream, str)
     assert isinstance(key, str)
     assert isinstance(body, bytes)
     assert isinstance(at_ms, int)
-    return LedgerEntry(number, stream, key, body, at_ms, fresh)
+    return LedgerEntry(number, stream, key, body, at_ms)
 
 
-# --- hints ---------------------------------------------------------------------------------------------------------
-# Notes that may be lost and that all processes share, replaced by compare-and-set.
-
-
-def hint(database: Database, name: str) -> bytes | None:
-    found = database.rows("select cast(body as blob) from hint where name = ?", (name,))
-    if not found:
-        return None
-    ((body,),) = found
-    assert isinstance(body, bytes)
-    return body
-
-
-def hints_below(database: Database, prefix: str) -> dict[str, bytes]:
-    """The hints whose names begin with `prefix`."""
-    found = database.rows(
-        "select name, cast(body as blob) from hint where substr(name, 1, ?) = ?", (len(prefix), prefix)
-    )
-    return {str(name): body for name, body in found if isinstance(body, bytes)}
-
-
-def put_hint(database: Database, name: str, body: bytes, previous: bytes | None) -> bool:
-    """Replace the hint if it still is `previous`."""
-    if previous is None:
-        changed = database.change(
-            "insert into hint (name, body) values (?, cast(? as text)) on conflict (name) do nothing", (name, body)
-        )
+def read_cells(
+    database: Database, kind: CellKind, names: Collection[str] | None, below: str, until: str | None
+) -> list[Cell]:
+    """Cells of a kind; see `Journal.cells`."""
+    if names is None:
+        end = below + chr(0x10FFFF)
+        found = database.rows(BELOW, (kind, below, end))
     else:
-        changed = database.change(
-            "update hint set body = cast(? as text) where name = ? and body = cast(? as text)", (body, name, previous)
-        )
-    return changed == 1
+        found = list[tuple[Value, ...]]()
+        for name in sorted(names):
+            found += (
+                database.rows(OF_A_NAME, (kind, name)) if until is None else database.rows(LAST, (kind, name, until))
+            )
+    return [Cell(*row) for row in cast("list[tuple[CellKind, str, str, bytes]]", found)]
 
 
 def next_stream(database: Database, after: str) -> str:

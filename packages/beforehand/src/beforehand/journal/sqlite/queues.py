@@ -12,13 +12,13 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from beforehand.journal.backend_rules import limits_changed, queue_draining, queue_full
-from beforehand.journal.port import AgentKey, LeaseGranted, QueuePlace, QueueState, TakeRequest
+from beforehand.journal.port import AgentKey, LeaseGranted, QueueState, TakeRequest
+from beforehand.journal.requests import LIMITS, check_limits
 from beforehand.journal.sqlite import ledger
 from beforehand.journal.sqlite.driver import Database, Value
 from beforehand.journal.sqlite.runs import RunTables, find, granted
 from beforehand.queues.choose import Candidate, Choice, Lane, Snapshot, choose
-from beforehand.queues.limits import LOWEST, STREAM
+from beforehand.queues.limits import LOWEST
 
 # Spelled as in the partial indexes, which are only used for what they know.
 _WAITS: Final = "queue <> '' and owner is null and behind = 0 and status in ('queued', 'running', 'suspended')"
@@ -56,8 +56,8 @@ SERVED: Final = (
     "select max(served_ms) from run where queue = ? and tenant = ? and queue <> '' and served_ms is not null"
 )
 # When a queue last got a slot, whichever tenants it has now. A hint: without it a queue is served out of turn once.
-TURN: Final = "select max(cast(body as integer)) from hint where name = 'turn/' || ?"
-_TURNED: Final = "insert or replace into hint (name, body) values ('turn/' || ?, ?)"
+TURN: Final = "select max(cast(body as integer)) from cell where kind = 'hint' and name = 'turn/' || ? and key = ''"
+_TURNED: Final = "insert or replace into cell (kind, name, key, body) values ('hint', 'turn/' || ?, '', ?)"
 OLDEST: Final = (
     f"select min(ready_ms) from run where agent = ? and program = ? and {_WAITS}"  # noqa: S608 -- constants
     " and queue = ? and tenant = ? and priority = ?"
@@ -68,19 +68,6 @@ _START: Final = (
     " reason = case status when 'queued' then '' else reason end,"
     " status = case status when 'queued' then 'running' else status end where id = ? returning name"
 )
-
-_ROOM: Final = f"select coalesce(({ledger.NEWEST}), 0), coalesce((select waiting from queue where name = ?), 0)"  # noqa: S608 -- constants
-
-
-def check_room(database: Database, place: QueuePlace) -> None:
-    """Raise `QueueFull` where as many runs wait to begin as the queue takes, `QueueDraining`, or `LimitsChanged`."""
-    ((declared, waiting),) = cast("list[tuple[int, int]]", database.rows(_ROOM, (STREAM, place.queue)))
-    if declared != place.declared:
-        raise limits_changed()
-    if place.draining:
-        raise queue_draining(place.queue)
-    if waiting >= place.capacity:
-        raise queue_full(place.queue, waiting)
 
 
 class QueueTables:
@@ -102,7 +89,7 @@ class QueueTables:
 
         The limits are compared there too: a process that has not heard of stricter ones gives no slot under the old.
         """
-        ledger.check_limits(database, request.newest.entry)
+        check_limits(request.newest.entry, ledger.newest(database, LIMITS))
         started: list[LeaseGranted] = []
         marked = 0
         while (room := request.room - len(started)) > 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -18,27 +18,19 @@ import msgspec
 from beforehand.errors import JournalError, JournalUnavailable
 from beforehand.journal.port import (
     EVERY_BODY,
-    NO_USE,
     AgentKey,
     BodyFilter,
-    BudgetUse,
-    Busy,
+    Cell,
+    CellKind,
+    CommitRequest,
     FoundRecord,
     Identity,
     Instant,
     KnownHead,
-    LastFiring,
     Lease,
-    LeaseGranted,
     LedgerEntry,
     LedgerNews,
-    LimitUse,
     LogCheck,
-    NewRun,
-    Permit,
-    PermitAnswer,
-    PermitRequest,
-    Post,
     QueueState,
     Row,
     RunRow,
@@ -46,7 +38,6 @@ from beforehand.journal.port import (
     RunWaits,
     StatusFilter,
     Storage,
-    TakeRequest,
     Trust,
     Worker,
     WorkerState,
@@ -178,22 +169,10 @@ class SqliteReader:
 
         return self._read(QueueTables(self._roll).states)
 
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
-        if not self._read(lambda database: database.rows("select 1 from pace limit 1")):
-            return []  # `beforehand why` asks each time
-        from beforehand.journal.sqlite.permits import use  # noqa: PLC0415 - as above
-
-        return self._read(lambda database: use(database, self._roll, pause_bound_ms))
-
-    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
-        from beforehand.journal.sqlite.firings import last_firing  # noqa: PLC0415 - as above
-
-        return self._read(lambda database: last_firing(database, schedule, until_ms))
-
-    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
-        from beforehand.journal.sqlite.budgets import uses  # noqa: PLC0415 - as above
-
-        return self._read(lambda database: uses(database, periods))
+    async def cells(
+        self, kind: CellKind, names: Collection[str] | None = None, *, below: str = "", until: str | None = None
+    ) -> list[Cell]:
+        return self._read(lambda database: ledger.read_cells(database, kind, names, below, until))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)
@@ -218,9 +197,6 @@ class SqliteReader:
             return self._read(lambda database: heads.follow(database, kept.head))
         start = first_head(self._identity.namespace, self._identity.secret)
         return self._read(lambda database: heads.whole(database, start))
-
-    async def hint(self, name: str) -> bytes | None:
-        return self._read(lambda database: ledger.hint(database, name))
 
     # --- for operators ----------------------------------------------------------------------------------
 
@@ -251,9 +227,6 @@ class SqliteReader:
     async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
         return self._read(lambda database: runs.search(database, text, numbers, limit))
 
-    async def hints(self, prefix: str) -> dict[str, bytes]:
-        return self._read(lambda database: ledger.hints_below(database, prefix))
-
     def size(self) -> int | None:
         return size_of(self.path)
 
@@ -279,38 +252,14 @@ class SqliteReader:
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         self._refuse("beat", worker, lease_ms)
 
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        self._refuse("claim", run, worker, new)
-
-    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
-        self._refuse("take", request)
-
-    async def permit(self, request: PermitRequest) -> PermitAnswer:
-        self._refuse("permit", request)
-
-    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
-        self._refuse("release", permit, used)
-
-    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
-        self._refuse("slow", limits, wait_ms)
-
-    async def append(self, write: Write) -> None:
-        self._refuse("append", write)
+    async def commit(self, request: CommitRequest[T]) -> T:
+        self._refuse("commit", request)
 
     def ride(self, write: Write) -> None:
         self._refuse("ride", write)
 
     async def flush(self, lease: Lease) -> None:
         self._refuse("flush", lease)
-
-    async def post(self, post: Post) -> LedgerEntry:
-        self._refuse("post", post)
-
-    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
-        self._refuse("post_all", posts)
-
-    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        self._refuse("put_hint", name, body, previous)
 
     def _refuse(self, *asked: object) -> NoReturn:
         raise JournalUnavailable(

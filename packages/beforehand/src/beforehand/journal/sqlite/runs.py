@@ -8,23 +8,19 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, cast
 
 import msgspec
-from msgspec.structs import replace
 
-from beforehand.journal.backend_rules import ENDED, FOREVER_MS, due_since, first_write, page, wants_look, wants_worker
+from beforehand.journal.backend_rules import ENDED, FOREVER_MS, due_since, page, wants_look, wants_worker
 from beforehand.journal.host import HostFacts
 from beforehand.journal.port import (
     EVERY_BODY,
     AgentKey,
     BodyFilter,
-    Busy,
     Fate,
     FoundRecord,
     Lease,
     LeaseGranted,
-    NewRun,
     QueuePlace,
     Row,
-    RunChange,
     RunRow,
     RunStatus,
     RunWaits,
@@ -32,7 +28,7 @@ from beforehand.journal.port import (
     Worker,
     WorkerState,
 )
-from beforehand.journal.sqlite.batch import POINTER, POINTER_SIZE, read_body, store_first
+from beforehand.journal.sqlite.batch import POINTER, POINTER_SIZE, read_body
 from beforehand.journal.sqlite.driver import Database, Value
 
 _RUN = (
@@ -55,8 +51,6 @@ _NEEDS_A_WORKER = f"select * from ({ABANDONED}) union all select * from ({DUE})"
 _AGENTS_AT_ONCE = 100  # SQLite joins at most 500 selects
 HELD = f"{_RUN} where owner = ? and (+{_OPEN} and queue = '' or status in {ENDED})"
 COUNTS = "select agent, status, count(*) from run group by agent, status"
-_NO_PLACE: Final = QueuePlace("")
-_RUNNING: Final = RunChange("running")
 _Line = tuple[str, int, str, str, RunStatus, str, int | None, bytes, int, str | None, int, int, str, str]
 _WORKER_COLUMNS = "id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation"
 _WORKER = f"select {_WORKER_COLUMNS} from worker"  # noqa: S608 -- constants
@@ -99,7 +93,7 @@ class RunTables:
     """Ownership of runs, as one process sees it: `here` is its machine, `incarnation` its journal's."""
 
     def __init__(self, here: HostFacts, incarnation: Callable[[], str]) -> None:
-        self._here = here
+        self.here = here
         self._incarnation = incarnation
 
     def beat(self, database: Database, worker: Worker, lease_ms: int) -> None:
@@ -116,40 +110,19 @@ class RunTables:
                 worker.pid_namespace,
                 worker.pid,
                 worker.started,
-                self._here.boot,
-                self._here.uptime_ms() + lease_ms,
+                self.here.boot,
+                self.here.uptime_ms() + lease_ms,
                 self._incarnation(),
             ),
         )
 
     def fate(self, database: Database, worker: str) -> WorkerState:
         """State of the worker's process: proven dead or not, and for how long its lease has been over."""
-        return self._look_up(database, worker)[1]
-
-    def claim(
-        self, database: Database, row: RunRow | str, worker: str, new: NewRun | None
-    ) -> LeaseGranted | Busy | None:
-        """Take the lease of a run that no living process drives, found as `row` in this transaction.
-
-        A run that was not found is a name: it is created if `new` is given.
-        """
-        if isinstance(row, str):
-            return None if new is None else self._create(database, row, worker, new)
-        if new is not None and not new.takes(row):
-            return Busy(row, Worker(row.owner or ""))
-        if row.owner is not None:
-            owner, state = self._look_up(database, row.owner)
-            if row.owner == worker or not state.gone:
-                return Busy(row, owner)
-        wall = self._here.wall_ms()
-        database.change(
-            "update run set token = token + 1, owner = ?, updated_ms = ? where id = ?", (worker, wall, row.row)
-        )
-        return granted(database, replace(row, token=row.token + 1, owner=worker, updated_ms=wall), worker)
+        return self.look_up(database, worker)[1]
 
     def due(self, database: Database, agents: Collection[AgentKey], limit: int, skip: Collection[str]) -> list[RunRow]:
         """Runs of these agents that need a worker, those due first; each part is read from an index in its order."""
-        wall, most = self._here.wall_ms(), limit + len(skip)
+        wall, most = self.here.wall_ms(), limit + len(skip)
         found: list[tuple[Value, ...]] = []
         keys = list(agents)
         for first in range(0, len(keys), _AGENTS_AT_ONCE):
@@ -168,11 +141,11 @@ class RunTables:
 
     def wall_ms(self) -> int:
         """The journal's wall clock."""
-        return self._here.wall_ms()
+        return self.here.wall_ms()
 
     def list(self, database: Database, query: Query) -> list[RunRow]:
         """The listing by name."""
-        wall, known = self._here.wall_ms(), dict[str, bool]()
+        wall, known = self.here.wall_ms(), dict[str, bool]()
 
         def gone(owner: str) -> bool:
             if owner not in known:
@@ -192,24 +165,8 @@ class RunTables:
         lines = map(_run_row, found)
         return page(lines, query.limit, wanted) if query.wakeable else list(lines)
 
-    def _create(self, database: Database, run: str, worker: str, new: NewRun) -> LeaseGranted:
-        """Create a run with its first records, as its listing is then; the worker owns it unless that releases it."""
-        write, wall = first_write(Lease(run, 0, 1, worker), new), self._here.wall_ms()
-        place, listed = new.place or _NO_PLACE, new.change or _RUNNING
-        token, owner = (2, None) if listed.release else (1, worker)
-        shown = (run, new.agent, new.program, listed.status, listed.reason, listed.due_ms, listed.waits, token, owner)
-        ((number,),) = database.rows(
-            "insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms,"
-            " updated_ms, queue, tenant, about, priority)"
-            " values (?, ?, ?, ?, ?, ?, cast(? as text), ?, ?, ?, ?, ?, ?, ?, ?) returning id",
-            (*shown, wall, wall, place.queue, place.tenant, place.key, place.priority),
-        )
-        row = _run_row((run, number, *shown[1:], wall, wall, place.queue, place.tenant))
-        lease = replace(write.lease, row=row.row)
-        store_first(database, replace(write, lease=lease))
-        return LeaseGranted(lease, row, new.rows[-1] if new.rows else None, fresh=True)
-
-    def _look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:
+    def look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:
+        """A worker, and the state of its process."""
         found = database.rows(f"{_WORKER} where id = ?", (worker,))
         return self._state_of(worker, found[0] if found else (None,))
 
@@ -222,27 +179,61 @@ class RunTables:
         assert isinstance(started, int)
         assert isinstance(lease_end, int)
         known = Worker(str(name), str(machine), str(boot), str(pids), pid, started)
-        fate: Fate = self._here.fate(known)
-        if lease_boot == self._here.boot:
-            return known, WorkerState(fate, max(0, self._here.uptime_ms() - lease_end), pid)
+        fate: Fate = self.here.fate(known)
+        if lease_boot == self.here.boot:
+            return known, WorkerState(fate, max(0, self.here.uptime_ms() - lease_end), pid)
         # Another boot's clock cannot be read here. On this machine that boot is over. Elsewhere only a
         # person can know, and did, if the journal was confirmed (a new incarnation) since.
-        over = machine == self._here.machine or incarnation != self._incarnation()
+        over = machine == self.here.machine or incarnation != self._incarnation()
         return known, WorkerState(fate, FOREVER_MS if over else 0, pid)
 
 
 def granted(database: Database, row: RunRow, worker: str) -> LeaseGranted:
     """The lease of a run that the worker took in this transaction."""
+    return LeaseGranted(Lease(row.run, row.row, row.token, worker), row, last_record(database, row.row))
+
+
+def last_record(database: Database, run: int) -> Row | None:
+    """The newest record of a run."""
     last = database.rows(
-        "select seq, cast(body as blob), hash, token from record where run = ? order by seq desc limit 1", (row.row,)
+        "select seq, cast(body as blob), hash, token from record where run = ? order by seq desc limit 1", (run,)
     )
-    return LeaseGranted(Lease(row.run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
+    return _record(database, last[0]) if last else None
 
 
 def find(database: Database, run: str) -> RunRow | None:
-    """One line of the listing."""
+    """One line of the listing, by name."""
     found = database.rows(f"{_RUN} where name = ?", (run,))
     return _run_row(found[0]) if found else None
+
+
+def numbered(database: Database, row: int) -> RunRow | None:
+    """One line of the listing, by number."""
+    found = database.rows(f"{_RUN} where id = ?", (row,))
+    return _run_row(found[0]) if found else None
+
+
+def insert(database: Database, row: RunRow, place: QueuePlace) -> int:
+    """Add a line to the listing. Returns its number."""
+    name, _, *shown = msgspec.structs.astuple(row)
+    ((number,),) = database.rows(
+        "insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms,"
+        " updated_ms, queue, tenant, about, priority)"
+        " values (?, ?, ?, ?, ?, ?, cast(? as text), ?, ?, ?, ?, ?, ?, ?, ?) returning id",
+        (name, *shown, place.key, place.priority),
+    )
+    return cast("int", number)
+
+
+def update(database: Database, row: RunRow, *, leaves: bool) -> None:
+    """Change a line of the listing."""
+    database.change(
+        "update run set status = ?, reason = ?, due_ms = ?, waits = cast(? as text), updated_ms = ?, owner = ?,"
+        " token = ? where id = ?",
+        (row.status, row.reason, row.due_ms, row.waits, row.updated_ms, row.owner, row.token, row.row),
+    )
+    if leaves:  # after the change of the status, which counts it out of its former queue
+        database.change("update run set queue = '' where id = ?", (row.row,))
 
 
 def counts(database: Database) -> dict[tuple[str, RunStatus], int]:

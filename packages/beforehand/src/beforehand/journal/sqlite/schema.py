@@ -28,22 +28,32 @@ HISTORY = (
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema. The checksum covers every byte, comments included."""
+    """One step of the schema. Its checksums cover every byte, comments included.
+
+    With an `upgrade` its `sql` is the whole schema up to there, for a new file; a file of the version before is brought
+    there by the upgrade.
+    """
 
     version: int
     name: str
     sql: str
+    upgrade: str = ""
 
     @property
-    def checksum(self) -> str:
-        return sha256(self.sql.encode()).hexdigest()
+    def checksums(self) -> tuple[str, str]:
+        """Those of a new file, and of one that was upgraded."""
+        return sha256(self.sql.encode()).hexdigest(), sha256(self.upgrade.encode()).hexdigest()
 
 
 def shipped() -> tuple[Migration, ...]:
     """The migrations of this release, oldest first."""
-    sql = get_data("beforehand.journal.sqlite", "sqlite.sql")  # importlib.resources is slow to import
+    return (Migration(2, "sqlite.sql", _read("sqlite.sql"), _read("cells.sql")),)
+
+
+def _read(name: str) -> str:
+    sql = get_data("beforehand.journal.sqlite", name)  # importlib.resources is slow to import
     assert sql is not None
-    return (Migration(1, "sqlite.sql", sql.decode()),)
+    return sql.decode()
 
 
 def is_blank(database: Database) -> bool:
@@ -88,11 +98,12 @@ def migrate(
         database.rows(f"pragma application_id = {APPLICATION_ID}")
     database.rows(HISTORY)
     for step in pending:
-        for statement in statements(step.sql):
+        upgrades = bool(found and step.upgrade)
+        for statement in statements(step.upgrade if upgrades else step.sql):
             database.rows(statement)
         database.change(
             "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
-            (step.version, step.name, step.checksum, wall_ms),
+            (step.version, step.name, step.checksums[upgrades], wall_ms),
         )
     database.rows(f"pragma user_version = {newest}")
     then()
@@ -122,7 +133,7 @@ def _check_history(database: Database, path: Path, known: Sequence[Migration]) -
                 f"{path} is damaged: its list of migrations lacks {step.version} ({step.name})",
                 next_step="keep a copy of the file as it is, and restore a backup",
             )
-        if applied.get(step.version) != step.checksum:
+        if applied.get(step.version) not in step.checksums:
             raise JournalError(
                 f"{path}: migration {step.version} ({step.name}) is not the one that this release ships",
                 next_step="use the release that wrote the file, or restore the file from a backup",

@@ -1,8 +1,8 @@
--- The journal on SQLite, version 1.
+-- The journal on SQLite, version 2.
 --
 -- Four kinds of table. Records are the append-only truth of one run; the ledger holds entries that
--- belong to no run; `run` is a projection of records for listings, and the home of leases; hints may
--- be lost. Everything is JSON text that a person can read with the sqlite3 shell.
+-- belong to no run; `run` is a projection of records for listings, and the home of leases; cells are
+-- small state that all processes share. Everything is JSON text that a person can read with the sqlite3 shell.
 
 -- meta -- What this journal is: namespace, secret, incarnation and how far it is trusted.
 create table meta (
@@ -98,47 +98,15 @@ begin
   );
 end;
 
--- firing -- The moments at which each schedule has fired, in the commit that submitted the run: none fires twice.
-create table firing (
-  schedule  text not null,
-  moment_ms integer not null,
-  run       text not null,
-  primary key (schedule, moment_ms)
-) without rowid;
-
--- permit -- Calls under a limit that may be under way, one row for each of their limits. One counts until it is
--- deleted, or its worker is gone. `units` is how much it counts under the rate, `at_ms` when it was granted.
-create table permit (
-  name      text not null,
-  worker    text not null,
-  number    integer not null,
-  operation text not null,
-  units     integer not null,
-  at_ms     integer not null,
-  primary key (worker, number, name)
-) without rowid;
-create index permit_by_name on permit (name);
-
--- pace -- When a call may begin under a limit: by its rate (`due_ns`, computed with `apart_ns`; calls were always due
--- since `busy_ns`), and by its service (`closed_ms`). All are moments of the boot clock.
-create table pace (
-  name      text primary key,
-  boot      text not null,
-  due_ns    integer not null,
-  closed_ms integer not null,
-  busy_ns   integer not null,
-  apart_ns  integer not null
-) without rowid;
-
--- budget_use -- What runs used and reserve of each limit of a budget that they share, by period. Each record that reserves
--- or settles changes it in its own commit, so it is the sum over all records.
-create table budget_use (
-  budget   text not null,
-  period   text not null,
-  what     text not null,
-  used     integer not null,
-  reserved integer not null,
-  primary key (budget, period, what)
+-- cell -- Small state that is changed in the commit of what it belongs to. `kind` says by which rule: a *counter* of what
+-- runs use and reserve of a budget, the *rate* of a limit as moments of the boot clock, a *slot* for each call under way,
+-- what has fired *once*, with its run, and a *hint*, which may be lost. The key tells the cells of one name apart.
+create table cell (
+  kind text not null,
+  name text not null,
+  key  text not null,
+  body text not null,
+  primary key (kind, name, key)
 ) without rowid;
 
 -- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
@@ -201,10 +169,4 @@ create table worker (
   lease_boot    text not null,
   lease_end_ms  integer not null,
   incarnation   text not null
-) without rowid;
-
--- hint -- Losable notes that all processes share: circuit breakers, shared budgets.
-create table hint (
-  name text primary key,
-  body text not null
 ) without rowid;

@@ -16,14 +16,22 @@ import msgspec
 from beforehand.errors import JournalUnavailable
 from beforehand.journal.memory import MemoryJournal
 from beforehand.journal.port import (
-    BudgetUse,
+    ClaimRequest,
+    CommitRequest,
+    HintRequest,
     Instant,
     Journal,
     Lease,
+    LeaseGranted,
     LedgerEntry,
+    PermitRequest,
     Post,
+    Posts,
+    ReleaseRequest,
     Row,
     RunRow,
+    SlowRequest,
+    TakeRequest,
     Worker,
     WorkerState,
     Write,
@@ -31,6 +39,7 @@ from beforehand.journal.port import (
 from beforehand.testing.loop import Actor, Died
 
 RIDE_S: Final = 0.005
+T = TypeVar("T")
 
 
 class Machine(Protocol):
@@ -73,13 +82,15 @@ class DiskSetup(Machine, Protocol):
         ...
 
 
+_RESTORED: Final = ("counter", "hint")
+
+
 class Backup(NamedTuple):
     """All that a journal holds at one moment, except which processes are alive."""
 
     runs: dict[str, tuple[RunRow, list[Row]]]
     ledger: list[LedgerEntry]
-    hints: dict[str, bytes]
-    uses: dict[tuple[str, str, str], BudgetUse]
+    cells: dict[str, dict[str, dict[str, bytes]]]
 
 
 class Store(MemoryJournal):
@@ -90,7 +101,8 @@ class Store(MemoryJournal):
     def backup(self) -> Backup:
         """A copy, made while processes go on writing."""
         runs = {name: (run.listing, list(run.rows)) for name, run in self._runs.items()}
-        return Backup(runs, list(self._ledger), dict(self._hints), dict(self._uses))
+        cells = {kind: {name: dict(stored) for name, stored in self._cells[kind].items()} for kind in _RESTORED}
+        return Backup(runs, list(self._ledger), cells)
 
     def restore(self, backup: Backup) -> None:
         """Replace the content by a copy. The next process that opens it detects this, and no longer trusts it."""
@@ -103,20 +115,45 @@ class Store(MemoryJournal):
         self._names = {run.listing.row: name for name, run in self._runs.items()}
         self._ledger = list(backup.ledger)
         self._keys = {(entry.stream, entry.key): entry for entry in backup.ledger if entry.key}
-        self._hints = dict(backup.hints)
-        self._uses = dict(backup.uses)
+        for kind, names in backup.cells.items():
+            self._cells[kind].clear()
+            self._cells[kind].update({name: dict(stored) for name, stored in names.items()})
         self.identity = msgspec.structs.replace(
             self.identity, trust="distrustful", reason="it is older than what was known of it"
         )
 
-    def _commit(self, write: Write) -> None:
-        super()._commit(write)
+    def _perform(self, request: CommitRequest[T]) -> T:
+        answer = super()._perform(request)
+        if isinstance(request, Write):
+            self._written(request)
+        elif isinstance(request, ClaimRequest) and isinstance(answer, LeaseGranted) and answer.fresh:
+            assert request.new is not None, request.run
+            self._written(Write(answer.lease, request.new.rows, request.new.change))
+        return answer
+
+    def _written(self, write: Write) -> None:
         self.stored(write)
+
+
+_CALLS: Final = {
+    ClaimRequest: "claim", TakeRequest: "take", Post: "post", Posts: "post_all", PermitRequest: "permit",
+    ReleaseRequest: "release", SlowRequest: "slow", HintRequest: "put_hint",
+}  # fmt: skip
+_POINTS: Final = {"claim", "take", "post", "post_all"}
+
+
+def name_of(request: CommitRequest[Any]) -> str:
+    """The name of a request at the points where faults strike."""
+    return _CALLS[type(request)]
 
 
 def subject(given: object) -> str:
     """The subject of a call: the run and its first record, the stream and key of an entry, or a name; else empty."""
     match given:
+        case ClaimRequest(run=run):
+            return run
+        case HintRequest(name=name):
+            return name
         case Write(lease=lease, rows=rows):
             return f"{lease.run} {rows[0].seq if rows else 0}"
         case Lease(run=run):
@@ -132,19 +169,11 @@ def subject(given: object) -> str:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _read(call: F, *, writing: bool = False, committed: bool = False) -> F:
+def _read(call: F) -> F:
     def forward(self: FaultyJournal, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        return self.through(call.__name__, *args, writing=writing, committed=committed, **kwargs)
+        return self.through(call.__name__, *args, **kwargs)
 
     return cast("F", forward)
-
-
-def _write(call: F) -> F:
-    return _read(call, writing=True)
-
-
-def _commit(call: F) -> F:
-    return _read(call, writing=True, committed=True)
 
 
 class FaultyJournal(ABC):
@@ -172,16 +201,10 @@ class FaultyJournal(ABC):
         if not self._actor.alive:
             raise Died
 
-    async def through(
-        self, call: str, *args: Any, writing: bool = False, committed: bool = False, **kwargs: Any
-    ) -> Any:
-        """The call of the stored journal, behind its fault points."""
-        about = subject(args[0]) if args else ""
-        await self._reach(call, about, writing=writing)
-        answer = await getattr(self._stored, call)(*args, **kwargs)
-        if committed:
-            await self._committed_point(call, about)
-        return answer
+    async def through(self, call: str, *args: Any, **kwargs: Any) -> Any:
+        """The read of the stored journal, behind its fault points."""
+        await self._reach(call, subject(args[0]) if args else "")
+        return await getattr(self._stored, call)(*args, **kwargs)
 
     def mark(self) -> None:
         return None
@@ -199,23 +222,22 @@ class FaultyJournal(ABC):
     runs = _read(Journal.runs)
     due = _read(Journal.due)
     queues = _read(Journal.queues)
-    fired = _read(Journal.fired)
-    budget_uses = _read(Journal.budget_uses)
+    cells = _read(Journal.cells)
     counts = _read(Journal.counts)
     waiting = _read(Journal.waiting)
     entries = _read(Journal.entries)
     news = _read(Journal.news)
     head = _read(Journal.head)
-    permits = _read(Journal.permits)
-    hint = _read(Journal.hint)
-    permit = _write(Journal.permit)
-    release = _write(Journal.release)
-    slow = _write(Journal.slow)
-    put_hint = _write(Journal.put_hint)
-    claim = _commit(Journal.claim)
-    take = _commit(Journal.take)
-    post = _commit(Journal.post)
-    post_all = _commit(Journal.post_all)
+
+    async def commit(self, request: CommitRequest[T]) -> T:
+        """See `Journal.commit`. A fault strikes before it is decided, and once it is durable where it changes a run."""
+        name = name_of(request)
+        about = subject(request)
+        await self._reach(name, about, writing=True)
+        answer = await self._stored.commit(request)
+        if name in _POINTS:
+            await self._committed_point(name, about)
+        return answer
 
 
 class Disk(FaultyJournal):
@@ -267,9 +289,12 @@ class Disk(FaultyJournal):
             return WorkerState("unknown", state.silent_ms)
         return state
 
-    async def append(self, write: Write) -> None:
-        """See `Journal.append`. A commit continues even if its caller is cancelled."""
-        await self._soon("append", self._taken(), write)
+    async def commit(self, request: CommitRequest[T]) -> T:
+        """See `Journal.commit`. The commit of a write continues even if its caller is cancelled."""
+        if not isinstance(request, Write):
+            return await super().commit(request)
+        await self._soon("append", self._taken(), request)
+        return cast("T", None)
 
     def ride(self, write: Write) -> None:
         self._alive()
@@ -344,7 +369,7 @@ class Disk(FaultyJournal):
                 store.ride(write)
             store.settle()
             if isinstance(last, Write):
-                await store.append(last)
+                await store.commit(last)
                 self._world.acknowledged(last)
             elif last is not None:
                 await store.flush(last)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from sqlite3 import SQLITE_FULL, SQLITE_IOERR_FSYNC
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar, cast
 
 from beforehand.errors import JournalUnavailable
 from beforehand.journal.host import HostFacts
 from beforehand.journal.port import (
-    BudgetUse,
+    Cell,
+    CellKind,
+    CommitRequest,
     Fate,
     Identity,
     Instant,
@@ -128,10 +130,10 @@ class Files:
         """The entries of one stream of the ledger."""
         return await self._journal.entries(stream)
 
-    async def budget_uses(self, periods: Mapping[str, str] | None) -> list[BudgetUse]:
-        """The counters of shared budgets, after all commits that were observed."""
+    async def cells(self, kind: CellKind, names: Collection[str] | None = None) -> list[Cell]:
+        """The cells of a kind, after all commits that were observed."""
         self.observe()
-        return await self._journal.budget_uses(periods)
+        return await self._journal.cells(kind, names)
 
     def kill(self, worker: str) -> None:
         """Mark that process as dead; any process that can see it can prove it."""
@@ -152,6 +154,7 @@ class Files:
             one.abandon()
 
 
+T = TypeVar("T")
 _NEWER: Final = (
     "select record.id, run.id, run.name, record.seq, record.token, cast(record.body as blob), record.hash"
     " from record join run on run.id = record.run where record.id > ? order by record.id"
@@ -296,12 +299,15 @@ class SqliteDisk(FaultyJournal):
         await self._reach("fate")
         return await self._journal.fate(worker)
 
-    async def append(self, write: Write) -> None:
-        about = subject(write)
+    async def commit(self, request: CommitRequest[T]) -> T:
+        if not isinstance(request, Write):
+            return await super().commit(request)
+        about = subject(request)
         await self._reach("append", about, writing=True)
-        await self._journal.append(write)
-        self._world.acknowledged(write)
+        await self._journal.commit(request)
+        self._world.acknowledged(request)
         await self._committed_point("append", about)
+        return cast("T", None)
 
     def ride(self, write: Write) -> None:
         self._alive()
