@@ -14,7 +14,7 @@ import pytest
 from beforehand.engine import executor
 from beforehand.engine.operation_driver import OperationDriver
 from beforehand.engine.recorded_operation import SharedState, read_operation
-from beforehand.engine.situation import move_of, next_move
+from beforehand.engine.situation import judge, next_move
 from beforehand.inspect.explain import unread
 from beforehand.journal.port import WorkerState
 from beforehand.journal.record_codec import decode
@@ -86,7 +86,7 @@ class Readers:
         process, tool = driver.active.process, operation.intent.tool
         shared = at_once(SharedState(View(driver), process.identity, tool, now, process.settings).read())
         recorded = at_once(read_operation(shared, told, told.operations[driver.step]))
-        read = move_of(recorded.operation, recorded.inputs, now)
+        _, read = judge(recorded.operation, recorded.inputs, now)
         same = (type(move), move.rule) == (type(read), read.rule)
         if same:
             self.asked[move.rule] += 1

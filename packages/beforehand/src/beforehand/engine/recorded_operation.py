@@ -1,6 +1,6 @@
 """An operation as its journal describes it, for readers that drive nothing.
 
-It gives `situation.move_of` the inputs that a process has. So a reader sees the move that the next owner of the run
+It gives `situation.judge` the inputs that a process has. So a reader sees the move that the next owner of the run
 would make, if it has the same code and time left for the run. `inspect/explain.py` names what else that owner reads.
 """
 
@@ -124,7 +124,7 @@ async def read_operation(shared: SharedState, history: RunHistory, operation: Op
     inputs = replace(
         inputs, claimed_up=claimed_up, live=frozenset(live), hung=hung, other=ledger.other, key_age_ms=ledger.key_age_ms
     )
-    return RecordedOperation(operation, with_gate(inputs, operation, gated=inputs.gated))
+    return RecordedOperation(operation, with_asked(inputs, operation))
 
 
 def _measured_since(shared: SharedState, history: RunHistory, worker: str) -> int:
@@ -135,12 +135,13 @@ def _measured_since(shared: SharedState, history: RunHistory, worker: str) -> in
 def recorded_inputs(shared: SharedState, history: RunHistory, operation: OperationState) -> Inputs:
     """The inputs under the recorded clauses, before code brings arguments, and before other runs are read.
 
+    What a person would be asked to approve is left out: it depends on these runs.
     The condition of a gate is a part of the code: it requires an approval unless an attempt without one is on record.
     """
     stopped, approval, tool = history.lifecycle.stopped, operation.approval, operation.intent.tool
     contract = stored_contract(history, operation)
     on_record = bool(approval.asked_digest or approval.approved_digest) or not operation.attempts
-    inputs = Inputs(
+    return Inputs(
         history=history,
         identity=shared.identity,
         settings=shared.settings,
@@ -169,12 +170,11 @@ def recorded_inputs(shared: SharedState, history: RunHistory, operation: Operati
         hung="",
         spent=None,
     )
-    return with_gate(inputs, operation, gated=inputs.gated)
 
 
-def with_gate(inputs: Inputs, operation: OperationState, *, gated: bool) -> Inputs:
-    """The inputs where the gate of its contract requires an approval, or does not."""
+def with_asked(inputs: Inputs, operation: OperationState) -> Inputs:
+    """The inputs with the digest of what a person would be asked to approve."""
     name = operation_id(inputs.history.run, operation.step)
-    conflicts = gated or inputs.other is not None
+    conflicts = inputs.gated or inputs.other is not None
     asks = approval_asked(inputs.identity.namespace, name, operation, operation.contract, conflicts=conflicts)
-    return replace(inputs, gated=gated, asks=asks)
+    return replace(inputs, asks=asks)

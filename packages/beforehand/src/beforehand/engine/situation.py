@@ -102,9 +102,10 @@ def next_move(driver: OperationDriver, operation: OperationState, now: Now) -> M
     return move
 
 
-def move_of(operation: OperationState, inputs: Inputs, now: Now) -> Move:
-    """The same for a reader, which has read the inputs itself."""
-    return decide(operation, situation_of(operation, inputs), now)
+def judge(operation: OperationState, inputs: Inputs, now: Now) -> tuple[Situation, Move]:
+    """The situation and the move for a reader, which has read the inputs itself."""
+    situation = situation_of(operation, inputs)
+    return situation, decide(operation, situation, now)
 
 
 def inputs_of(driver: OperationDriver, operation: OperationState) -> Inputs:

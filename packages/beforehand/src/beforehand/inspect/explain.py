@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from beforehand.engine.recorded_operation import RecordedOperation, SharedState, read_operation, with_gate
+from beforehand.engine.recorded_operation import RecordedOperation, SharedState, read_operation, with_asked
 from beforehand.engine.settings import Settings
-from beforehand.engine.situation import Inputs, move_of, situation_of
+from beforehand.engine.situation import Inputs, judge
 from beforehand.inspect.contracts import repeat_words
 from beforehand.inspect.contradictions import answers_about, relied_on
 from beforehand.inspect.reader import JournalReader
@@ -136,7 +136,7 @@ async def explain(reader: JournalReader, operation: str, now: Now) -> Explanatio
     shared = await SharedState(reader.journal, reader.identity, state.intent.tool, now, Settings()).read()
     recorded = await read_operation(shared, history, state)
     state, inputs = recorded.operation, recorded.inputs
-    situation, move = situation_of(state, inputs), move_of(state, inputs, now)
+    situation, move = judge(state, inputs, now)
     evidence = evidence_of(state, situation, now)
     return Explanation(
         operation=operation,
@@ -182,12 +182,16 @@ async def unread(shared: SharedState, recorded: RecordedOperation, move: m.Move)
     history, words = inputs.history, list[str]()
 
     def otherwise(inputs: Inputs) -> bool:
-        return move_of(operation, inputs, shared.now) != move
+        return judge(operation, inputs, shared.now)[1] != move
 
     if await shared.journal.entries(command_stream(history.run), history.entry_seen):
         words.append("commands to the run that are not applied yet")
     gate = inputs.contract.gate
-    if gate is not None and not operation.attempts and otherwise(with_gate(inputs, operation, gated=not inputs.gated)):
+    if (
+        gate is not None
+        and not operation.attempts
+        and otherwise(with_asked(msgspec.structs.replace(inputs, gated=not inputs.gated), operation))
+    ):
         words.append(f"its gate: {gate.when}")
     ruled = operation.judgement.ruling is not None
     asked = bool(operation.approval.asked_digest) and not ruled  # no policy ruled before that
