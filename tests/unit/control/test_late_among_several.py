@@ -1,12 +1,11 @@
 """Who answers several at once hears of each word that came too late, although all of them are on record."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from beforehand.control.command_sink import DirectSink
 from beforehand.control.service import ControlService
-from beforehand.journal.port import Post
+from beforehand.journal.port import LedgerEntry, Post
 from beforehand.people import answers as a
 from beforehand.people.answers import OneOf, answer_all
 from beforehand.policies import Gate
@@ -21,9 +20,9 @@ class SlowDisk(DirectSink):
         super().__init__(app.engine)
         self._lab = lab
 
-    async def post_all(self, posts: Sequence[Post]) -> None:
+    async def post(self, *posts: Post) -> LedgerEntry:
         await self._lab.pass_time(hours=1)
-        await super().post_all(posts)
+        return await super().post(*posts)
 
 
 @virtual

@@ -1,14 +1,20 @@
-"""Destinations for commands: the ledger and then the run, or a list that is committed as a whole later."""
+"""Recording what people say: in the ledger and then in the run, or in a list that is committed as a whole later."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from beforehand.engine.commands import Applied, apply_commands
 from beforehand.engine.engine import Engine
+from beforehand.errors import LedgerTaken
 from beforehand.extensions import extension, has_extension
+from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import LedgerEntry, Post, Posts
+from beforehand.model.commands import Command
+from beforehand.model.questions import Answered
 from beforehand.model.system import is_planted
 
 _PARTS: Final = "beforehand.command_parts"
@@ -22,12 +28,8 @@ EndPlanted: TypeAlias = Callable[[Engine, str], Awaitable[Applied]]
 class CommandSink(Protocol):
     """Destination for commands: the ledger, then the run."""
 
-    async def post(self, post: Post, /) -> LedgerEntry:
-        """Post a command to the ledger."""
-        ...
-
-    async def post_all(self, posts: Sequence[Post], /) -> None:
-        """Post all these commands, or none of them. Raises `LedgerTaken` where another process was faster with one."""
+    async def post(self, *posts: Post) -> LedgerEntry:
+        """Post these to the ledger, all or none. Returns the first, or the earlier entry that has the key of one."""
         ...
 
     async def apply(self, run: str, answered: str, /) -> Applied:
@@ -41,13 +43,14 @@ class DirectSink:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def post(self, post: Post) -> LedgerEntry:
-        """Durable on return."""
-        return await self._engine.journal.commit(post)
-
-    async def post_all(self, posts: Sequence[Post]) -> None:
+    async def post(self, *posts: Post) -> LedgerEntry:
         """In one commit, durable on return."""
-        await self._engine.journal.commit(Posts(tuple(posts)))
+        if len(posts) == 1:
+            return await self._engine.journal.commit(posts[0])
+        try:
+            return (await self._engine.journal.commit(Posts(posts)))[0]
+        except LedgerTaken as taken:
+            return LedgerEntry(0, taken.stream, taken.key, taken.body, 0, fresh=False)
 
     async def apply(self, run: str, answered: str) -> Applied:
         """Applied here, or by the process that drives the run. The distribution that planted a case ends it."""
@@ -66,16 +69,39 @@ class CollectingSink:
         self.posts: list[Post] = []
         self.runs: dict[str, str] = {}
 
-    async def post(self, post: Post) -> LedgerEntry:
+    async def post(self, *posts: Post) -> LedgerEntry:
         """Not in the ledger yet."""
-        self.posts.append(post)
-        return LedgerEntry(0, post.stream, post.key, post.body, self._now_ms)
-
-    async def post_all(self, posts: Sequence[Post]) -> None:
-        """Kept with the others."""
         self.posts.extend(posts)
+        return LedgerEntry(0, posts[0].stream, posts[0].key, posts[0].body, self._now_ms)
 
     async def apply(self, run: str, answered: str) -> Applied:
         """Only noted."""
         self.runs[run] = answered or self.runs.get(run, "")
         return Applied(run, at_once=False)
+
+
+G = TypeVar("G", Command, Answered)
+
+
+class Recorded(msgspec.Struct, Generic[G], frozen=True):
+    """An answer in the ledger. `first` is the answer that counts, where this one came second."""
+
+    applied: Applied
+    entry: LedgerEntry
+    first: G | None
+
+
+async def record_answer(
+    sink: CommandSink, run: str, given: G, posts: Sequence[Post], answered: str = ""
+) -> Recorded[G]:
+    """Record an answer, which the first of `posts` holds under the key of its question, and apply it to its run.
+
+    The first answer is final. One that comes second is recorded beside it, and changes nothing.
+    """
+    entry = await sink.post(*posts)
+    first = None if entry.fresh else read(entry, type(given))
+    if first is not None:
+        late = msgspec.structs.replace(given, after=first.by) if isinstance(given, Command) else given
+        await sink.post(Post(posts[0].stream, "", written(late)))
+    # A second answer applies the first one, too: its process may have died before the run had it.
+    return Recorded(await sink.apply(run, answered), entry, first)

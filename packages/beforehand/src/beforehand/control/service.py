@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from beforehand.control.approvals import (
     held_until,
 )
 from beforehand.control.budgets import raised_budget
-from beforehand.control.command_sink import CommandSink, DirectSink
+from beforehand.control.command_sink import CommandSink, DirectSink, Recorded, record_answer
 from beforehand.control.input_checks import checked_by, validated
 from beforehand.control.messages import checked_accepts_message, message_from, with_end_noted
 from beforehand.control.undo import (
@@ -34,7 +34,7 @@ from beforehand.control.undo import (
 )
 from beforehand.engine.approvals import AnswerContext, came_late
 from beforehand.engine.breaker import ToolPause, pause_post
-from beforehand.engine.commands import Applied, checked_resolution
+from beforehand.engine.commands import Applied, checked_resolution, command_post
 from beforehand.engine.deferred import ArrivedAnswer, AwaitingOperation, arrived_stream, forward, owner_of
 from beforehand.engine.durable_waits import answer_post, event_stream
 from beforehand.engine.engine import Engine
@@ -53,8 +53,10 @@ from beforehand.model.run_history import RunHistory, exit_of
 from beforehand.model.shell import to_type
 from beforehand.model.stop_reasons import TAKE_OVER
 from beforehand.model.transaction import WHOLE_RUN
+from beforehand.people.assignments import Handing
 from beforehand.people.loaded_item import LoadedItem, checked_named, checked_shown, item_in
 
+G = TypeVar("G", Command, Answered, Handing)
 REMEMBERED: Final = 1000
 _FROM_ENTRIES: Final = (r.BudgetRaised, r.CommandApplied, r.MessageReceived, r.Resolved, r.TransactionResolved)
 """The records that `RunHistory.entry_seen` is made of."""
@@ -110,6 +112,10 @@ class ControlService:
     def proof(self) -> tuple[str, int, int]:
         """How the person's name is known, when a password was given, and the wall clock."""
         return self.via, self.proven_ms, self._engine.environment.clock.wall_ms()
+
+    def stamped(self, given: G) -> G:
+        """Add to an answer how its author's name is known."""
+        return msgspec.structs.replace(given, via=self.via, proven_ms=self.proven_ms)
 
     def about(self, loaded: LoadedItem, shown: str) -> ControlService:
         """The same use cases for an item that was loaded."""
@@ -177,14 +183,15 @@ class ControlService:
         checked_named(operation, state, shown or self.shown)
         checked_statement(history, state, by, evidence, self.proof)
         key = f"resolve/{step}/{len(state.attempts)}/{state.verification.checks}/{history.entry_seen}"
-        if (first := await self._first(run, Command("resolve", by, evidence, record), key)) is not None:
+        recorded = await self._record(run, Command("resolve", by, evidence, record), key)
+        if (first := recorded.first) is not None:
             earlier = first.record.word if isinstance(first.record, r.Resolved) else first.word
             raise UsageError(
                 f"{operation} was already resolved by {first.by}",
                 known=f"the first answer counts: {earlier.replace('_', ' ')}",
                 next_step=to_type("why", operation),
             )
-        return await self._apply(run)
+        return recorded.applied
 
     async def approve(
         self, operation: str, *, by: str, why: str = "", lasts: timedelta = LASTS, shown: str = ""
@@ -256,14 +263,13 @@ class ControlService:
         voice = plain_name(command.by) if asked.approval.people_needed > 1 else ""
         key = f"approval/{asked.step}/{asked.approval.asked_digest}/{history.entry_seen}/{voice}"
         # An answered operation gets no second answer under its key; the command is recorded all the same.
-        entry = await self._post(run, command, key if asked.phase == "gated" else "")
-        first = "" if entry.fresh else (await self._second(run, command, entry)).by
-        applied, name = await self._apply(run), f"{run}/{asked.step}"
-        if entry.fresh and asked.phase == "gated":
-            if came_late(asked, entry):
+        recorded, name = await self._record(run, command, key if asked.phase == "gated" else ""), f"{run}/{asked.step}"
+        if recorded.first is None and asked.phase == "gated":
+            if came_late(asked, recorded.entry):
                 raise UsageError(f"the time to answer {name} was over", next_step=to_type("resume", run))
-            return applied
+            return recorded.applied
         checked_asked(history, (await self.reader.operation(name))[1])  # as it is now that the command is applied
+        first = "" if recorded.first is None else recorded.first.by
         raise UsageError(f"{name} was answered before, by {first}", next_step=to_type("why", name))
 
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
@@ -328,9 +334,10 @@ class ControlService:
             checked_retry(history, parked)
         record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=why)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
-        if (first := await self._first(run, Command("transaction", by, why, record), key)) is not None:
+        recorded = await self._record(run, Command("transaction", by, why, record), key, exit_of(transaction))
+        if (first := recorded.first) is not None:
             raise UsageError(f"{run}/{transaction} was already answered by {first.by}", known=f"{first.record}")
-        return await self._apply(run, exit_of(transaction))
+        return recorded.applied
 
     async def call_off(self, run: str, transaction: str, *, by: str, why: str) -> Applied:
         """Abort a transaction that has not committed, and compensate its effects. Raises `UsageError`."""
@@ -385,8 +392,7 @@ class ControlService:
         run, step = split_operation_id(question)
         asked = question_in(await self.history(run), step)
         answer = asked.question.read(value) if isinstance(value, str) else asked.question.checked(value)
-        await self._first_answer(question, Answered(answer, by, via=self.via))
-        await self._apply(run, step)
+        await self._reply(question, Answered(answer, by))
         return answer
 
     async def take_over(self, item: str, *, by: str, why: str = "") -> Applied:
@@ -398,19 +404,17 @@ class ControlService:
         asked = question_in(await self.history(run), step)
         if asked.handoff is None:
             raise UsageError(f"{item} is a question", next_step=to_type("answer", item, "VALUE", "--by", "NAME"))
-        await self._first_answer(item, Answered(None, by, over=True, note=why, via=self.via))
-        await self._post(run, Command(TAKE_OVER, by, why), f"{TAKE_OVER}/{step}")
-        return await self._apply(run, step)
+        order = written(self.stamped(Command(TAKE_OVER, by, why)))
+        also = command_post(run, order, f"{TAKE_OVER}/{step}")
+        return await self._reply(item, Answered(None, by, over=True, note=why), also)
 
-    async def _first_answer(self, question: str, answer: Answered) -> None:
-        """Record an answer. Only the first one counts; a later one is on record too. Raises `UsageError` for that."""
+    async def _reply(self, question: str, answer: Answered, *also: Post) -> Applied:
+        """Record an answer to a question, and `also` with it if it is the first. Raises `UsageError` for a second."""
         run, step = split_operation_id(question)
-        entry = await self._sink.post(answer_post(run, step, answer))
-        if entry.fresh:
-            return
-        first = read(entry, Answered)
-        await self._sink.post(Post(entry.stream, "", written(answer)))
-        await self._apply(run, step)  # the process that gave that one may have died before the run had it
+        answer = self.stamped(answer)
+        recorded = await record_answer(self._sink, run, answer, (answer_post(run, step, answer), *also), step)
+        if (first := recorded.first) is None:
+            return recorded.applied
         raise UsageError(
             f"{question} was already answered by {first.by or 'its deadline'}",
             known="they took it over" if first.over else f"the answer: {first.value}",
@@ -490,22 +494,12 @@ class ControlService:
         await self._post(run, Command(word, by, why), "")
         return await self._apply(run)
 
-    async def _first(self, run: str, command: Command, key: str) -> Command | None:
-        """Post a command that is final under `key`: None, or the earlier command. Then this one is only recorded."""
-        entry = await self._post(run, command, key)
-        if not entry.fresh:
-            await self._apply(run)  # the process that gave the first one may have died before the run had it
-        return None if entry.fresh else await self._second(run, command, entry)
-
-    async def _second(self, run: str, command: Command, entry: LedgerEntry) -> Command:
-        """Record a command that came second, and return the first one."""
-        first = read(entry, Command)
-        await self._post(run, msgspec.structs.replace(command, after=first.by), "")
-        return first
+    async def _record(self, run: str, command: Command, key: str, answered: str = "") -> Recorded[Command]:
+        given = self.stamped(command)
+        return await record_answer(self._sink, run, given, (command_post(run, written(given), key),), answered)
 
     async def _post(self, run: str, command: Command, key: str) -> LedgerEntry:
-        stamped = msgspec.structs.replace(command, via=self.via, proven_ms=self.proven_ms) if self.via else command
-        return await self._sink.post(Post(command_stream(run), key, written(stamped)))
+        return await self._sink.post(command_post(run, written(self.stamped(command)), key))
 
     async def _apply(self, run: str, answered: str = "") -> Applied:
         return await self._sink.apply(run, answered)

@@ -53,8 +53,8 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first answer, which is final. `by` is empty where the deadline gave it; `late`: and had no default.
 
-    `over`: nothing goes back to the code, for the person takes the run over, and says why in `note`. `via` is how their
-    name is known.
+    `over`: nothing goes back to the code, for the person takes the run over, and says why in `note`. `via` and
+    `proven_ms` are as in `Command`.
     """
 
     value: Scalar | None
@@ -63,6 +63,7 @@ class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
     over: bool = False
     note: str = ""
     via: str = ""
+    proven_ms: int = 0
 
 
 def _of_form(form: Form, value: object) -> Scalar | None:

@@ -21,8 +21,8 @@ from beforehand.engine.commands import Applied
 from beforehand.engine.engine import Engine
 from beforehand.engine.recorded_operation import SharedState, recorded_inputs
 from beforehand.engine.situation import situation_of
-from beforehand.errors import LedgerTaken, UsageError
-from beforehand.journal.entry_codec import read_taken
+from beforehand.errors import UsageError
+from beforehand.journal.entry_codec import read
 from beforehand.journal.port import Post
 from beforehand.model.commands import Command
 from beforehand.model.decision.evidence import key_left_ms
@@ -419,10 +419,8 @@ async def _count(service: ControlService, now: LoadedItem, given: HappenedTimes,
 
 
 async def _together(service: ControlService, now: LoadedItem, words: CollectingSink) -> Applied:
-    try:
-        await service.sink.post_all(words.posts)
-    except LedgerTaken as taken:
-        raise UsageError(f"{now.item} was answered meanwhile", next_step=to_type("why", now.item)) from taken
+    if not (await service.sink.post(*words.posts)).fresh:
+        raise UsageError(f"{now.item} was answered meanwhile", next_step=to_type("why", now.item))
     return await service.sink.apply(now.run, "")
 
 
@@ -441,8 +439,7 @@ async def _hand_over(service: ControlService, now: LoadedItem, given: Handover, 
             one = Handing("snooze", by, until_ms=given.until_ms, note=given.why)
         case Escalate():
             one = Handing("escalate", by, given.to, given.queue, note=given.why)
-    stamped = msgspec.structs.replace(one, via=service.via)
-    await service.sink.post(handing_post(now.run, _stream_step(now), stamped))
+    await service.sink.post(handing_post(now.run, _stream_step(now), service.stamped(one)))
     return Applied(now.run, at_once=True)
 
 
@@ -482,15 +479,10 @@ async def answer_all(
                 else "none of the answers was recorded"
             )
             raise UsageError(f"{one.item}: {error.message}", known=known, next_step=error.next_step) from error
-    try:
-        await service.sink.post_all((*words.posts, *also))
-    except LedgerTaken as taken:
+    entry = await service.sink.post(*words.posts, *also)
+    if not entry.fresh:
         raise UsageError(
-            f"{_first(taken)} answered one of them meanwhile",
+            f"{read(entry, Command).by or 'another person'} answered one of them meanwhile",
             known="none of the answers was recorded", next_step="read it again: beforehand inbox",
-        ) from taken  # fmt: skip
+        )  # fmt: skip
     return [await service.sink.apply(run, answered) for run, answered in words.runs.items()]
-
-
-def _first(taken: LedgerTaken) -> str:
-    return read_taken(taken, Command).by or "another person"

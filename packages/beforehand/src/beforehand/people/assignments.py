@@ -21,7 +21,7 @@ ITEMS: Final = "items/"
 class Handing(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry: an item is delegated `to` a person or a `queue`, snoozed, or escalated.
 
-    `until_ms`: the wall clock until which it is snoozed. `via` is how the name of `by` is known.
+    `until_ms`: the wall clock until which it is snoozed. `via` and `proven_ms` are as in `Command`.
     """
 
     word: Literal["delegate", "snooze", "escalate"]
@@ -31,6 +31,7 @@ class Handing(msgspec.Struct, frozen=True, omit_defaults=True):
     until_ms: int = 0
     note: str = ""
     via: str = ""
+    proven_ms: int = 0
 
 
 class Handed(msgspec.Struct, frozen=True, omit_defaults=True):

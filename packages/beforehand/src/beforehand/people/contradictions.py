@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from beforehand.control.approvals import checked_statement
-from beforehand.control.command_sink import CollectingSink
+from beforehand.control.command_sink import CollectingSink, record_answer
 from beforehand.control.service import ControlService
 from beforehand.control.undo import ENDED, preview
 from beforehand.engine.commands import Applied, command_post
-from beforehand.errors import LedgerTaken, UsageError
+from beforehand.errors import UsageError
 from beforehand.inspect.contradictions import SHOWN
-from beforehand.journal.entry_codec import read_taken, written
+from beforehand.journal.entry_codec import written
 from beforehand.journal.port import Post
 from beforehand.model.commands import DELIVERIES, AnswerNotice, Command
 from beforehand.model.contradiction import ANSWERED, contradiction_stream, note_of
@@ -54,25 +54,21 @@ async def review_contradiction(
     if word == "compensate":
         draft = service.over(words)
         await _compensate(draft, history, state, by=by, why=evidence)
-    note = note_of(state.step, word, evidence)
-    body = written(Command("review", by, note, via=service.via))
+    given = service.stamped(Command("review", by, note_of(state.step, word, evidence)))
+    body = written(given)
     posts = [
-        Post(contradiction_stream(history.run, state.step), f"{ANSWERED}{shown}", body),
         command_post(history.run, body, f"contradicted/{state.step}/{shown}"),
+        Post(contradiction_stream(history.run, state.step), f"{ANSWERED}{shown}", body),
         # A process that dies before the run has the answer leaves it to the next one that looks.
         Post(DELIVERIES, "", written(AnswerNotice("", "", history.run))),
         *words.posts,
     ]
-    try:
-        await service.sink.post_all(posts)
-    except LedgerTaken as taken:
-        first = read_taken(taken, Command)
+    recorded = await record_answer(service.sink, history.run, given, posts)
+    if (first := recorded.first) is not None:
         raise UsageError(
-            f"{operation} was answered by {first.by} before",
-            known=first.note,
-            next_step=to_type("why", operation),
-        ) from taken
-    applied = await service.sink.apply(history.run, "")
+            f"{operation} was answered by {first.by} before", known=first.note, next_step=to_type("why", operation)
+        )
+    applied = recorded.applied
     return msgspec.structs.replace(applied, note=next_steps(history, word)) if applied.at_once else applied
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
-import msgspec
-
+from beforehand.control.command_sink import record_answer
 from beforehand.control.service import ControlService
-from beforehand.engine.commands import Applied
+from beforehand.engine.commands import Applied, command_post
 from beforehand.errors import UsageError
 from beforehand.inspect.timeline import timeline
-from beforehand.journal.entry_codec import read, written
-from beforehand.journal.port import Post
+from beforehand.journal.entry_codec import written
 from beforehand.model import records as r
-from beforehand.model.commands import Command, command_stream
+from beforehand.model.commands import Command
 from beforehand.model.shell import to_type
 from beforehand.people.loaded_item import LoadedItem
 
@@ -36,13 +34,9 @@ async def decide_stopped_run(service: ControlService, now: LoadedItem, way: Way,
     run, history = now.run, await service.history(now.run)
     if not now.open or history.lifecycle.stopped != now.subject:
         raise UsageError(f"{run} was answered before", next_step=to_type("show", run))
-    word, key = Command(way, by, why, via=service.via), f"halted/{history.entry_seen}"
-    entry = await service.sink.post(Post(command_stream(run), key, written(word)))
-    first = word if entry.fresh else read(entry, Command)
-    if not entry.fresh:
-        late = msgspec.structs.replace(word, after=first.by)
-        await service.sink.post(Post(command_stream(run), "", written(late)))
-    applied = await service.sink.apply(run, "")  # also if the process that was first died before that
-    if entry.fresh:
-        return applied
-    raise UsageError(f"{run} was answered by {first.by} before", next_step=to_type("show", run))
+    given = service.stamped(Command(way, by, why))
+    post = command_post(run, written(given), f"halted/{history.entry_seen}")
+    recorded = await record_answer(service.sink, run, given, (post,))
+    if recorded.first is None:
+        return recorded.applied
+    raise UsageError(f"{run} was answered by {recorded.first.by} before", next_step=to_type("show", run))
