@@ -32,7 +32,7 @@ from beforehand.journal.port import ClaimRequest, LeaseGranted, RunChange
 from beforehand.journal.run_log import beginning
 from beforehand.journal.sqlite.driver import StandardDatabase
 from beforehand.model.records import Raw
-from beforehand.people import answers
+from beforehand.people import answering, answers
 from beforehand.people.dossier import dossier
 from beforehand.policies import Gate
 
@@ -305,7 +305,7 @@ async def approving(path: Path, steps: int) -> dict[str, float]:
                 await desk.run(approved, length, run_id=name)
             start = time.perf_counter()
             shown = (await dossier(desk.service.reader, f"{name}/pay#1")).digest
-            await answers.answer(desk.service, f"{name}/pay#1", answers.Approve(), by="ann", shown=shown)
+            await answering.answer(desk.service, f"{name}/pay#1", answers.Approve(), by="ann", shown=shown)
             times[length].append(time.perf_counter() - start)
     return {"ratio": statistics.median(times[steps]) / statistics.median(times[0])}
 

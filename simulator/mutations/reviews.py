@@ -332,19 +332,19 @@ REVIEWS: Final = (
     Mutant(
         "under a forgotten key",
         "an order to send under the same key is taken for one to send whatever its age",
-        "beforehand.people.answers:_review",
+        "beforehand.people.answering:_review",
         whatever_its_age,
     ),
     Mutant(
         "compensation not ordered",
         "an answer that asks for a compensation is recorded without it",
-        "beforehand.people.answers:_compensate",
+        "beforehand.people.answering:_compensate",
         only_happened,
     ),
     Mutant(
         "half an answer",
         "a transaction is called off by an answer of which the rest is refused",
-        "beforehand.people.answers:_compensate",
+        "beforehand.people.answering:_compensate",
         one_after_the_other,
     ),
     Mutant(

@@ -14,7 +14,8 @@ import msgspec
 from beforehand.control.service import ControlService
 from beforehand.errors import BeforehandError, UsageError
 from beforehand.model import records as r
-from beforehand.people.answers import Answer, Approve, Decline, Edit, StandIn, answer
+from beforehand.people.answering import answer
+from beforehand.people.answers import Answer, Approve, Decline, Edit, StandIn
 from beforehand.testing.clock import EPOCH_MS
 from beforehand.testing.loop import Actor
 from simulator.agents.people import GATED, PETTY

@@ -16,7 +16,8 @@ from beforehand.control.service import ControlService
 from beforehand.model import records as r
 from beforehand.model.ids import operation_id
 from beforehand.model.questions import Answered, Scalar
-from beforehand.people.answers import ReplyAnswer, TakeOver, answer
+from beforehand.people.answering import answer
+from beforehand.people.answers import ReplyAnswer, TakeOver
 from beforehand.testing.clock import EPOCH_MS
 from beforehand.testing.loop import Actor
 from simulator.agents.people import SPECIALISTS, asked_by, handed_to

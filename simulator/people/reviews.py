@@ -12,7 +12,8 @@ from beforehand.control.service import ControlService
 from beforehand.model import records as r
 from beforehand.model.ids import operation_id
 from beforehand.model.outcome import Outcome
-from beforehand.people.answers import CompensateAnswer, DidNotHappenAnswer, HappenedAnswer, RetrySameKey, Review, answer
+from beforehand.people.answering import answer
+from beforehand.people.answers import CompensateAnswer, DidNotHappenAnswer, HappenedAnswer, RetrySameKey, Review
 from beforehand.people.loaded_item import load_item
 from beforehand.testing.loop import Actor
 from simulator.people.approvers import Errand

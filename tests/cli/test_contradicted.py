@@ -100,7 +100,7 @@ def test_every_printed_next_step_works_and_one_answer_closes_it(bounced: Lab):
     assert bounced("ps").lines[0].startswith("✓")
     second = bounced("resolve", NAME, "--happened", "--by", "cid")
     assert second.status == 2
-    assert "answered by bea before" in second.err
+    assert "already answered by bea" in second.err
     why = bounced("why", NAME).out
     assert "bea answered the contradiction: pay#1: it did not happen (no money came)" in " ".join(why.split())
     assert "by bea: pay#1: it did not happen (no money came)" in " ".join(bounced("show", "pay-ann").out.split())

@@ -14,8 +14,8 @@ from beforehand.journal.memory import MemoryJournal
 from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.people import answers as a
+from beforehand.people.answering import answer, answer_idempotently
 from beforehand.people.dossier import dossier, dossier_of
-from beforehand.people.idempotent_answers import answer_idempotently
 from beforehand.people.loaded_item import load_item
 from beforehand.policies import Gate
 from tests.unit.console.web.stand import standing
@@ -90,7 +90,7 @@ async def cost_of(
                     now = await load_item(service.reader, PAY)
                     await answer_idempotently(service, now, a.Approve(), by="bea", shown=shown)
                 case _:
-                    await a.answer(service, PAY, a.Approve(), by="bea", shown=shown)
+                    await answer(service, PAY, a.Approve(), by="bea", shown=shown)
     return counted.folds, counted.records, counted.rows, len(before)
 
 

@@ -6,8 +6,9 @@
 from beforehand import Beforehand, Run, agent, tool
 from beforehand.errors import Declined, RunSuspended, UsageError
 from beforehand.model.standing_permission import StandingPermission
+from beforehand.people import answering
 from beforehand.people import answers as a
-from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.answering import OneOf, answer_all
 from beforehand.people.items import items
 from beforehand.people.loaded_item import load_item
 from beforehand.people.standing_permissions import add_standing, list_standing, revoke_standing
@@ -66,9 +67,9 @@ async def answer(app: Beforehand, what: str) -> str:
             await revoke_standing(app.engine, one.standing.id, by="bea")
         elif what == "agree":
             now = await load_item(app.service.reader, ITEMS[0])
-            await a.answer(app.service, ITEMS[0], a.Approve(), by="cid", shown=now.digest)
+            await answering.answer(app.service, ITEMS[0], a.Approve(), by="cid", shown=now.digest)
         else:
-            await a.answer(app.service, ITEMS[0], ANSWERS[what], by="bea")
+            await answering.answer(app.service, ITEMS[0], ANSWERS[what], by="bea")
     except UsageError as told:
         return told.message
     return "said"

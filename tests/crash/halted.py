@@ -6,6 +6,7 @@
 from beforehand import Beforehand, Key, Run, agent, tool
 from beforehand.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.items import items
 from tests.crash.desks import note_once, serve_desk
 
@@ -35,7 +36,7 @@ async def act(app: Beforehand, what: str) -> object:
             return await app.run(desk, "ann")
         if what == "look":
             return [[item.kind, item.item] for item in await items(app.service.reader)]
-        await a.answer(app.service, ITEM, WORDS[what], by="bea")
+        await answer(app.service, ITEM, WORDS[what], by="bea")
     except RunSuspended as waits:
         return f"waits: {waits.message}"
     except ReplayDiverged:

@@ -6,6 +6,7 @@
 from beforehand import Beforehand, Key, Run, agent, tool
 from beforehand.errors import RunSuspended, UsageError
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.items import items
 from tests.crash.desks import note_once, serve_desk
 
@@ -41,7 +42,7 @@ async def act(app: Beforehand, what: str) -> object:
             case "look":
                 return [[item.kind, item.item, item.queue] for item in await items(app.service.reader)]
             case city:
-                await a.answer(app.service, ITEM, a.ReplyAnswer(city), by="bea")
+                await answer(app.service, ITEM, a.ReplyAnswer(city), by="bea")
     except RunSuspended as waits:
         return f"waits: {waits.message}"
     except UsageError as told:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from beforehand import Beforehand, Key, Operation, Run, agent, current_operation, tool
 from beforehand.errors import BeforehandError, RunStopped, RunSuspended, UsageError
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.items import items
 from beforehand.people.loaded_item import load_item
 from beforehand.policies import Retry
@@ -80,7 +81,7 @@ async def act(app: Beforehand, what: str) -> str:
             return await app.run(desk, case)
         for item in await items(app.service.reader):
             seen = await load_item(app.service.reader, item.item)
-            await a.answer(app.service, seen, ANSWERS[order], by="bea", shown=seen.digest)
+            await answer(app.service, seen, ANSWERS[order], by="bea", shown=seen.digest)
     except RunSuspended as waits:
         return f"waits: {waits.message}"
     except RunStopped as stopped:

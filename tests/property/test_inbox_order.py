@@ -13,7 +13,7 @@ from beforehand.journal.memory import MemoryJournal
 from beforehand.journal.port import ClaimRequest, LeaseGranted, NewRun, RunChange, RunStatus, Write
 from beforehand.model.system import PLANTED, PREFIX
 from beforehand.model.waits import PEOPLE, ListedWait
-from beforehand.people.assignments import Handing, hand
+from beforehand.people.assignments import Handing, handing_post
 from beforehand.people.items import InboxItem, ItemFilter, items, placed, worded
 
 NOW_MS = 1000
@@ -56,7 +56,7 @@ async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]]) -> Jo
         change = RunChange(status, waits=msgspec.json.encode(waits), release=True)
         await journal.commit(Write(claimed.lease, change=change))
     for number, step, one in handings:
-        await hand(journal, f"r{number}", step, one)
+        await journal.post(handing_post(f"r{number}", step, one))
     return JournalReader(journal, identity)
 
 

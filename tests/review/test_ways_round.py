@@ -12,7 +12,8 @@ from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.errors import BeforehandError, RunSuspended, UsageError
 from beforehand.model.names import same_person
 from beforehand.model.records import NOTHING, Raw
-from beforehand.people.answers import DidNotHappenAnswer, answer
+from beforehand.people.answering import answer
+from beforehand.people.answers import DidNotHappenAnswer
 from beforehand.people.loaded_item import load_item
 from tests.unit.engine.lab import Lab, virtual
 

@@ -12,6 +12,7 @@ from beforehand.inspect.replay import replay_records
 from beforehand.model import records as r
 from beforehand.model.standing_permission import StandingPermission
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from beforehand.people.loaded_item import LoadedItem, load_item
@@ -243,7 +244,7 @@ async def test_a_plan_is_approved_by_another_person_than_who_asked_for_it(lab: L
         assert "--stand-in" not in str(shown.answers)
         for given in (a.Edit({"goal": "h"}), a.StandIn(None)):
             with pytest.raises(UsageError, match=r"is not edited in place|nothing is sent of it"):
-                await a.answer(app.service, found.item, given, by="bea", shown=found.digest)
+                await answer(app.service, found.item, given, by="bea", shown=found.digest)
         await app.service.approve(found.item, by="bea", shown=found.digest)
         assert await app.run(desk, "Rome") == {"w": "wired 6000000"}
         history = await app.service.history("p-Rome")
@@ -427,7 +428,7 @@ async def test_who_counts_the_calls_of_a_plan_that_are_alike_counts_for_all_of_t
             await app.run(desk, "Rome", by="ann")
         twin = await load_item(service.reader, "p-Rome/p/a/pay#1")
         counted = a.HappenedTimes(1, "retry", "the bank says so", "paid")
-        assert not (await a.answer(service, twin, counted, by="bea", shown=twin.digest)).note
+        assert not (await answer(service, twin, counted, by="bea", shown=twin.digest)).note
         with pytest.raises(RunSuspended, match="each order to send it again takes a yes of its own"):
             await app.run(desk, "Rome", by="ann")
 

@@ -7,7 +7,7 @@ from beforehand.control.command_sink import DirectSink
 from beforehand.control.service import ControlService
 from beforehand.journal.port import LedgerEntry, Post
 from beforehand.people import answers as a
-from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.answering import OneOf, answer_all
 from beforehand.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds

@@ -10,6 +10,7 @@ from beforehand.errors import Ambiguous, ReplayDiverged, RunSuspended
 from beforehand.model import records as r
 from beforehand.people import Policy, Rule
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.dossier import Dossier, dossier
 from beforehand.people.items import InboxItem, items
 from beforehand.policies import Gate
@@ -79,7 +80,7 @@ async def test_a_rule_may_say_only_what_happens_at_the_deadline(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.resume("r-ann")
         assert (await items(app.service.reader))[0].due_ms == item.due_ms, "it is overdue, and is shown as such"
-        await a.answer(app.service, item.item, a.Approve(), by="bea")
+        await answer(app.service, item.item, a.Approve(), by="bea")
         assert await app.run(desk, "ann") == "paid 9000"
 
 
@@ -144,7 +145,7 @@ async def test_a_review_is_overdue_and_waits_on_for_nobodys_silence_says_what_ha
             await app.resume("r-ann")
         (late,) = await items(app.service.reader)
         assert late.due_ms == item.due_ms
-        await a.answer(app.service, item.item, a.HappenedAnswer(result="m-1"), by="bea")
+        await answer(app.service, item.item, a.HappenedAnswer(result="m-1"), by="bea")
         assert await app.run(desk, "ann") == "m-1"
 
 

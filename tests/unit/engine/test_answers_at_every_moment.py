@@ -9,6 +9,7 @@ from beforehand import Key, Run, agent, current_operation, tool
 from beforehand.errors import RunSuspended
 from beforehand.journal.port import Write
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from tests.unit.engine.lab import DAY, Lab, run_virtual
 
 LAG_S = 0.02
@@ -56,7 +57,7 @@ async def answered_after(ms: int, given: Any) -> tuple[Lab, object]:
         vars(lab.processes[0])["append"] = append
         running = asyncio.ensure_future(app.run(desk, "ann"))
         await asyncio.sleep(LAG_S + ms / 1000)
-        await a.answer(other.service, GATED, given, by="bea")
+        await answer(other.service, GATED, given, by="bea")
         try:
             return lab, await running
         except RunSuspended:

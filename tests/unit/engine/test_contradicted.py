@@ -27,6 +27,7 @@ from beforehand.errors import Deferred, RunStopped, RunSuspended, UsageError
 from beforehand.journal.cells import read_hint
 from beforehand.model import records as r
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from tests.unit.engine.lab import Lab, virtual
@@ -185,7 +186,7 @@ async def test_two_answers_before_there_is_an_outcome_are_a_contradiction(
         assert (await app.service.row("p-ann")).status == "completed"
         _, operation = await app.service.operation(OPERATION)
         assert operation.phase == phase
-        await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea")
+        await answer(app.service, OPERATION, a.HappenedAnswer(), by="bea")
         assert await items(app.service.reader) == []
 
 
@@ -250,11 +251,11 @@ async def test_an_answer_is_on_record_and_closes_the_review(lab: Lab, given: Any
     async with lab.app(desk) as app:
         await contradicted(app, desk)
         shown = (await dossier(app.service, OPERATION)).digest
-        await a.answer(app.service, OPERATION, given, by="bea", shown=shown)
+        await answer(app.service, OPERATION, given, by="bea", shown=shown)
         assert await items(app.service.reader) == []
         assert not (await dossier(app.service, OPERATION)).open
-        with pytest.raises(UsageError, match="answered by bea before"):
-            await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="cid")
+        with pytest.raises(UsageError, match="already answered by bea"):
+            await answer(app.service, OPERATION, a.HappenedAnswer(), by="cid")
         _, operation = await app.service.operation(OPERATION)
         assert operation.phase == "succeeded"
         assert (await app.service.row("p-ann")).status == "completed"
@@ -267,11 +268,11 @@ async def test_new_evidence_after_an_answer_opens_it_again(lab: Lab):
     desk, _ = paying(lab)
     async with lab.app(desk) as app:
         await contradicted(app, desk)
-        await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea")
+        await answer(app.service, OPERATION, a.HappenedAnswer(), by="bea")
         await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
         (item,) = await items(app.service.reader)
         assert "bounced again" in item.asks
-        await a.answer(app.service, OPERATION, a.DidNotHappenAnswer(), by="cid")
+        await answer(app.service, OPERATION, a.DidNotHappenAnswer(), by="cid")
         assert await items(app.service.reader) == []
 
 
@@ -283,7 +284,7 @@ async def test_an_answer_to_what_was_shown_before_new_evidence_is_refused(lab: L
         shown = (await dossier(app.service, OPERATION)).digest
         await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
         with pytest.raises(UsageError, match="has changed since it was shown"):
-            await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea", shown=shown)
+            await answer(app.service, OPERATION, a.HappenedAnswer(), by="bea", shown=shown)
         assert len(await items(app.service.reader)) == 1
 
 
@@ -297,7 +298,7 @@ async def test_compensation_is_one_of_the_answers(lab: Lab):
             "p-ann/write#1: stands",
             "p-ann/pay#1: compensated by take_back",
         )
-        await a.answer(app.service, OPERATION, a.CompensateAnswer("the customer calls"), by="bea")
+        await answer(app.service, OPERATION, a.CompensateAnswer("the customer calls"), by="bea")
         assert await items(app.service.reader) == []
         with suppress(RunStopped):  # it is undone
             await app.resume("p-ann")
@@ -312,9 +313,9 @@ async def test_what_has_no_compensation_offers_none(lab: Lab):
         (item,) = await items(app.service.reader)
         assert item.answers[-1] == f"beforehand resolve {OPERATION} --did-not-happen --evidence TEXT --by NAME"
         with pytest.raises(UsageError, match="declares no compensation"):
-            await a.answer(app.service, OPERATION, a.CompensateAnswer(), by="bea")
+            await answer(app.service, OPERATION, a.CompensateAnswer(), by="bea")
         with pytest.raises(UsageError, match="is not sent again"):
-            await a.answer(app.service, OPERATION, a.DidNotHappenAnswer("retry"), by="bea")
+            await answer(app.service, OPERATION, a.DidNotHappenAnswer("retry"), by="bea")
         assert len(await items(app.service.reader)) == 1
 
 

@@ -13,6 +13,7 @@ from beforehand.errors import RunSuspended
 from beforehand.journal.port import Post, Posts, Write
 from beforehand.model import records as r
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from tests.unit.engine.lab import Died, Lab, virtual
 from tests.unit.engine.test_contradicted import OPERATION, paying, result
 
@@ -60,7 +61,7 @@ async def test_wherever_a_process_dies_a_contradiction_on_record_is_open_or_answ
     process.journal = dying = Dies(process, nth, stored=stored)  # type: ignore[assignment]  # the same methods
     try:
         await app.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
-        await a.answer(app.service, OPERATION, a.DidNotHappenAnswer(), by="bea")
+        await answer(app.service, OPERATION, a.DidNotHappenAnswer(), by="bea")
         await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
     except Died:
         await lab.bury(app, process)

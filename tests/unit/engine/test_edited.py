@@ -14,7 +14,7 @@ from beforehand.journal.port import Post
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.people import answers as a
-from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.answering import OneOf, answer, answer_all
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from beforehand.policies import Gate
@@ -55,7 +55,7 @@ async def digest(app: Any, item: str = REFUND) -> str:
 async def agreed(app: Any, desk: Any, item: str = REFUND, by: str = "eve") -> None:
     """Another person approves what was edited."""
     await asked(app, desk)
-    await a.answer(app.service, item, a.Approve(), by=by, shown=await digest(app, item))
+    await answer(app.service, item, a.Approve(), by=by, shown=await digest(app, item))
 
 
 @virtual
@@ -63,7 +63,7 @@ async def test_what_the_person_wrote_is_sent_and_replay_still_calls_with_what_co
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}, why="not more"), by="bea")
+        await answer(app.service, REFUND, a.Edit({"cents": 7000}, why="not more"), by="bea")
         await agreed(app, desk)
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
     assert len(lab.sent) == 1
@@ -84,7 +84,7 @@ async def test_a_replay_before_the_end_compares_with_what_code_called(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         await app.service.pause_tool("refund", by="ops")
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
@@ -113,7 +113,7 @@ async def test_code_that_now_calls_with_what_was_sent_has_diverged_all_the_same(
 
     async with lab.app(desk_with(9000)) as app:
         await asked(app, app.agents["desk"])
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
         await agreed(app, app.agents["desk"])
         await asked(app, app.agents["desk"])
     changed = desk_with(7000)
@@ -142,12 +142,12 @@ async def test_two_people_have_to_agree_on_the_same_arguments(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         await app.service.approve(REFUND, by="cid")
-        await a.answer(app.service, REFUND, a.Edit({"cents": 8000}), by="bea")
+        await answer(app.service, REFUND, a.Edit({"cents": 8000}), by="bea")
         await asked(app, desk)
         (item,) = await items(app.service.reader)
         assert "cents=8000" in item.asks
         assert "(2 people)" in item.asks, "who edited has not approved, and a yes to the first arguments is void"
-        await a.answer(app.service, REFUND, a.Approve(), by="cid", shown=await digest(app))
+        await answer(app.service, REFUND, a.Approve(), by="cid", shown=await digest(app))
         await asked(app, desk)
         await agreed(app, desk)
         assert await app.run(desk, "ann") == "paid 8000, sent: 8000"
@@ -158,7 +158,7 @@ async def test_a_contract_that_changed_after_the_edit_is_asked_about_again(lab: 
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
         await agreed(app, desk)
     changed = desk_of(lab, timeout=timedelta(seconds=7))
     async with lab.app(changed) as app:
@@ -174,9 +174,9 @@ async def test_an_approval_of_an_edit_that_was_not_used_in_time_is_asked_about_a
     async with lab.app(desk) as app:
         await asked(app, desk)
         await app.service.pause_tool("refund", by="ops")
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
         await asked(app, desk)
-        await a.answer(app.service, REFUND, a.Approve(hours=2), by="eve", shown=await digest(app))
+        await answer(app.service, REFUND, a.Approve(hours=2), by="eve", shown=await digest(app))
         await asked(app, desk)
         await lab.pass_time(hours=2)
         await app.service.unpause_tool("refund", by="ops")
@@ -198,7 +198,7 @@ async def test_the_end_of_the_time_may_fall_into_the_click(lab: Lab, given: Any)
 
         intercept(lab.processes[-1], Post, an_hour_later)
         with pytest.raises(UsageError, match="the time to answer r-ann/refund#1 was over"):
-            await a.answer(app.service, REFUND, given, by="bea")
+            await answer(app.service, REFUND, given, by="bea")
         assert await app.run(desk, "ann") == "expired: no yes or no came in time"
     assert lab.sent == []
     (order,) = lab.of("r-ann", r.CommandApplied)
@@ -231,7 +231,7 @@ async def test_what_does_not_fit_is_refused_at_once(lab: Lab, changes: dict[str,
     async with lab.app(desk) as app:
         await asked(app, desk)
         with pytest.raises(UsageError, match=says):
-            await a.answer(app.service, REFUND, a.Edit(changes), by="bea")
+            await answer(app.service, REFUND, a.Edit(changes), by="bea")
         assert len(await items(app.service.reader)) == 1
     assert lab.sent == []
 
@@ -242,8 +242,8 @@ async def test_the_words_that_make_a_repeat_are_kept(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         with pytest.raises(UsageError, match="customer: that would be another effect"):
-            await a.answer(app.service, REFUND, a.Edit({"customer": "bob"}), by="bea")
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+            await answer(app.service, REFUND, a.Edit({"customer": "bob"}), by="bea")
+        await answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
         await agreed(app, desk)
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
 
@@ -262,7 +262,7 @@ async def test_what_is_not_stored_is_not_edited_blindly(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         with pytest.raises(UsageError, match="some of its arguments are not stored"):
-            await a.answer(app.service, "r-ann/charge#1", a.Edit({"cents": 6}), by="bea")
+            await answer(app.service, "r-ann/charge#1", a.Edit({"cents": 6}), by="bea")
         assert (
             "some of its arguments are not stored, and cannot be shown"
             in (await dossier(app.service, "r-ann/charge#1")).risks
@@ -283,8 +283,8 @@ async def test_a_named_secret_stays_and_cannot_be_chosen(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         with pytest.raises(ArgumentError, match="no such parameter"):
-            await a.answer(app.service, "r-ann/charge#1", a.Edit({"card": {"$secret": "admin"}}), by="bea")
-        await a.answer(app.service, "r-ann/charge#1", a.Edit({"cents": 4}), by="bea")
+            await answer(app.service, "r-ann/charge#1", a.Edit({"card": {"$secret": "admin"}}), by="bea")
+        await answer(app.service, "r-ann/charge#1", a.Edit({"cents": 4}), by="bea")
         await agreed(app, desk, "r-ann/charge#1")
         assert await app.run(desk, "ann") == "paid"
     assert lab.sent == ["visa 4"]
@@ -296,15 +296,15 @@ async def test_an_edit_waits_for_the_code_of_its_tool_and_what_does_not_fit_ther
     async with lab.app(desk) as app:
         await asked(app, desk)
     async with lab.app() as clerk:
-        applied = await a.answer(clerk.service, REFUND, a.Edit({"cents": "many"}), by="bea")
+        applied = await answer(clerk.service, REFUND, a.Edit({"cents": "many"}), by="bea")
         assert applied.lacks == "refund"
     async with lab.app(desk) as app:
         await asked(app, desk)
     assert [one.refused for one in lab.of("r-ann", r.CommandApplied) if one.refused]
     async with lab.app() as clerk:
-        applied = await a.answer(clerk.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        applied = await answer(clerk.service, REFUND, a.Edit({"cents": 7000}), by="bea")
         assert applied.lacks == "refund"
-        with pytest.raises(UsageError, match="was answered before"):
+        with pytest.raises(UsageError, match="was already answered by"):
             await clerk.service.approve(REFUND, by="cid")
     async with lab.app(desk) as app:
         await agreed(app, desk)
@@ -332,8 +332,8 @@ async def test_values_of_a_class_are_edited_as_what_they_are(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         with pytest.raises(UsageError, match="nights"):
-            await a.answer(app.service, "r-ann/book#1", a.Edit({"trip": {"city": "Rome"}}), by="bea")
-        await a.answer(app.service, "r-ann/book#1", a.Edit({"trip": {"city": "Rome", "nights": 2}}), by="bea")
+            await answer(app.service, "r-ann/book#1", a.Edit({"trip": {"city": "Rome"}}), by="bea")
+        await answer(app.service, "r-ann/book#1", a.Edit({"trip": {"city": "Rome", "nights": 2}}), by="bea")
         await agreed(app, desk, "r-ann/book#1")
         assert await app.run(desk, "ann") == "booked"
     assert lab.sent == ["2 nights in Rome"]
@@ -349,7 +349,7 @@ async def test_a_model_hears_what_was_sent_in_place_of_what_it_chose(lab: Lab):
 
     async with lab.app(desk) as app:
         await asked(app, desk)
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
         await agreed(app, desk)
         assert await app.run(desk, "ann") == (
             'paid 7000\nA person changed the call before it was sent. These were sent: {"customer":"ann","cents":7000}.'

@@ -16,7 +16,7 @@ from beforehand.model.decision.moves import RequestApproval
 from beforehand.model.decision.situation import Now, Situation
 from beforehand.model.policy import Policy, Rule
 from beforehand.people import answers as a
-from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.answering import OneOf, answer, answer_all
 from beforehand.people.dossier import dossier
 from beforehand.people.loaded_item import load_item
 from tests.unit.engine.lab import Lab, virtual
@@ -50,18 +50,18 @@ async def test_an_editor_cannot_approve_the_edit(lab: Lab, by: str):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await go_on(app, desk)
-        await a.answer(app.service, PAY, a.Edit({"to": "mallory", "cents": 99_999_999}), by="bea")
+        await answer(app.service, PAY, a.Edit({"to": "mallory", "cents": 99_999_999}), by="bea")
         await go_on(app, desk)
         assert lab.sent == [], "the edit alone sends nothing"
         shown = (await dossier(app.service, PAY)).digest
         with pytest.raises(UsageError, match="cannot approve an edit of their own"):
-            await a.answer(app.service, PAY, a.Approve(), by=by, shown=shown)
+            await answer(app.service, PAY, a.Approve(), by=by, shown=shown)
         with pytest.raises(UsageError, match="cannot approve an edit of their own"):
             await answer_all(app.service, [OneOf(PAY, a.Approve(), shown)], by=by)
         with pytest.raises(UsageError, match="cannot approve an edit of their own") as alone:
-            await a.answer(app.service, PAY, a.StandIn("paid"), by=by, shown=shown)
+            await answer(app.service, PAY, a.StandIn("paid"), by=by, shown=shown)
         assert f"beforehand answer {PAY} no" in alone.value.next_step, "one person alone reads what to do"
-        await a.answer(app.service, PAY, a.Approve(), by="cid", shown=shown)
+        await answer(app.service, PAY, a.Approve(), by="cid", shown=shown)
         assert await app.run(desk, "ann") == "paid 99999999"
     assert lab.sent == ["99999999 to mallory"]
 
@@ -71,7 +71,7 @@ async def test_an_edit_below_the_gate_is_approved_by_another_person_all_the_same
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await go_on(app, desk)
-        await a.answer(app.service, PAY, a.Edit({"to": "mallory", "cents": 5000}), by="bea")
+        await answer(app.service, PAY, a.Edit({"to": "mallory", "cents": 5000}), by="bea")
         await go_on(app, desk)
         assert lab.sent == []
         (_, second) = lab.of("r-ann", r.OperationParked)
@@ -85,11 +85,11 @@ async def test_no_policy_lets_an_edit_leave_without_another_person(lab: Lab, the
     desk = desk_of(lab, gate=None)
     async with lab.app(desk, policy=policy) as app:
         await go_on(app, desk)
-        await a.answer(app.service, PAY, a.Edit({"to": "mallory", "cents": 4000}), by="bea")
+        await answer(app.service, PAY, a.Edit({"to": "mallory", "cents": 4000}), by="bea")
         await go_on(app, desk)
         with pytest.raises(UsageError, match="cannot approve an edit"):
             await app.service.approve(PAY, by="bea")
-        await a.answer(app.service, PAY, a.Approve(), by="cid", shown=(await dossier(app.service, PAY)).digest)
+        await answer(app.service, PAY, a.Approve(), by="cid", shown=(await dossier(app.service, PAY)).digest)
         assert await app.run(desk, "ann") == "paid 4000"
 
 
@@ -99,14 +99,14 @@ async def test_everyone_who_edited_is_a_proposer(lab: Lab):
     async with lab.app(desk) as app:
         await go_on(app, desk)
         for by, cents in (("bea", 8000), ("cid", 7000), ("bea", 7001)):
-            await a.answer(app.service, PAY, a.Edit({"cents": cents}), by=by)
+            await answer(app.service, PAY, a.Edit({"cents": cents}), by=by)
             await go_on(app, desk)
         now = await load_item(app.service.reader, PAY)
         assert now.proposers == ("bea", "cid")
         for by in ("bea", "cid"):
             with pytest.raises(UsageError, match="cannot approve an edit"):
-                await a.answer(app.service, PAY, a.Approve(), by=by, shown=now.digest)
-        await a.answer(app.service, PAY, a.Approve(), by="dora", shown=now.digest)
+                await answer(app.service, PAY, a.Approve(), by=by, shown=now.digest)
+        await answer(app.service, PAY, a.Approve(), by="dora", shown=now.digest)
         assert await app.run(desk, "ann") == "paid 7001"
 
 
@@ -116,7 +116,7 @@ async def test_an_order_to_send_once_more_is_no_approval_of_an_edit(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await go_on(app, desk)
-        await a.answer(app.service, PAY, a.Edit({"cents": 9001}), by="bea")
+        await answer(app.service, PAY, a.Edit({"cents": 9001}), by="bea")
         history = await app.service.history("r-ann")
         parked = r.OperationParked(step="pay#1", why="another run holds its business key", at=1, up=1)
         history.add(parked)
@@ -137,7 +137,7 @@ async def test_the_engine_refuses_the_word_of_an_editor_that_is_in_the_ledger(la
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await go_on(app, desk)
-        await a.answer(app.service, PAY, a.Edit({"cents": 9001}), by="bea")
+        await answer(app.service, PAY, a.Edit({"cents": 9001}), by="bea")
         await go_on(app, desk)
         now = await load_item(app.service.reader, PAY)
         said = Command("approve", "Bea", record=r.ApprovalGranted(step="pay#1", approval=now.digest, by="Bea"))

@@ -73,7 +73,7 @@ async def test_of_two_words_the_first_counts_and_both_are_on_record(lab: Lab):
             app.service.decline(REFUND, by="bea"), app.service.approve(REFUND, by="cid"), return_exceptions=True
         )
         (refused,) = (one for one in both if isinstance(one, UsageError))
-        assert "was answered" in str(refused)
+        assert "was already answered by" in str(refused)
         first, second = ("bea", "cid") if isinstance(both[1], UsageError) else ("cid", "bea")
         await app.run(desk, "ann")
     refused_of = {one.by: one.refused for one in lab.of("r-ann", r.CommandApplied)}

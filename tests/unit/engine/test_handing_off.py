@@ -12,7 +12,8 @@ from beforehand.inspect.run_state import state_of
 from beforehand.inspect.timeline import timeline
 from beforehand.model import records as r
 from beforehand.model.questions import DEEPEST, Answered
-from beforehand.people.answers import ReplyAnswer, TakeOver, answer
+from beforehand.people.answering import answer
+from beforehand.people.answers import ReplyAnswer, TakeOver
 from beforehand.people.dossier import dossier
 from beforehand.people.items import ItemFilter, items
 from tests.unit.engine.interruptions import agrees, writer

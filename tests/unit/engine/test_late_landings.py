@@ -26,7 +26,8 @@ from beforehand.errors import JournalUnavailable, RunSuspended
 from beforehand.inspect.explain import explain
 from beforehand.model import records as r
 from beforehand.model.decision.situation import Now
-from beforehand.people.answers import CompensateAnswer, answer
+from beforehand.people.answering import answer
+from beforehand.people.answers import CompensateAnswer
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from beforehand.testing.clock import EPOCH_MS

@@ -119,7 +119,7 @@ def test_orders_after_one_that_waits_for_the_code_are_applied_with_it(tmp_path):
                 await app.run(trip, "14a")
         async with service_without_code(tmp_path / "j.db") as service:
             await service.resolve("trip-14a/book#1", "happened", by="ada", result="bh-1")
-            with pytest.raises(UsageError, match="already resolved by ada"):
+            with pytest.raises(UsageError, match="already answered by ada"):
                 await service.resolve("trip-14a/book#1", "did_not_happen", by="bea")
             assert not (await service.cancel("trip-14a", by="bea")).at_once
         async with Beforehand(tmp_path / "j.db", agents=[trip], recover=False) as app:

@@ -26,6 +26,7 @@ from beforehand.inspect.reader import JournalReader
 from beforehand.model import records as r
 from beforehand.model.decision.situation import Now
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
@@ -212,8 +213,8 @@ async def test_a_key_of_unknown_age_is_no_reason_to_send_again(lab: Lab):
         with pytest.raises(RunSuspended, match="before the journal was restored"):
             await app.run(desk, "ann")
         with pytest.raises(UsageError, match="the time of its first send is not known"):
-            await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey("the bank is down"), by="bea")
-        await a.answer(app.service, "r-ann/pay#1", a.HappenedAnswer("the bank shows it", result="paid"), by="bea")
+            await answer(app.service, "r-ann/pay#1", a.RetrySameKey("the bank is down"), by="bea")
+        await answer(app.service, "r-ann/pay#1", a.HappenedAnswer("the bank shows it", result="paid"), by="bea")
         assert await app.run(desk, "ann") == "paid"
     assert lab.sent == []
 

@@ -15,8 +15,8 @@ from beforehand.model import records as r
 from beforehand.model.commands import Command
 from beforehand.model.standing_permission import StandingPermission
 from beforehand.people import answers as a
+from beforehand.people.answering import answer, answer_idempotently
 from beforehand.people.dossier import dossier
-from beforehand.people.idempotent_answers import answer_idempotently
 from beforehand.people.items import items
 from beforehand.people.loaded_item import load_item
 from beforehand.people.standing_permissions import add_standing, list_standing
@@ -106,7 +106,7 @@ async def test_a_yes_is_not_taken_for_the_next_question(lab: Lab):
         await app.service.resolve(PAY, "retry", by="bea", evidence=BANK)
         await waits(app, desk)
         with pytest.raises(UsageError):
-            await a.answer(app.service, PAY, a.Approve(), by="bea", shown=digest)
+            await answer(app.service, PAY, a.Approve(), by="bea", shown=digest)
         with pytest.raises(UsageError, match="does not say what was shown"):
             await app.service.approve(PAY, by="bea")
     assert len(lab.sent) == 1
@@ -274,7 +274,7 @@ async def test_nobody_stands_in_for_a_call_that_a_restored_journal_may_have_forg
         shown = found.digest
         for given in (a.StandIn("paid 9000"), a.Edit({"cents": 9001})):
             with pytest.raises(UsageError, match="may have been sent before"):
-                await a.answer(app.service, PAY, given, by="cid", shown=shown)
+                await answer(app.service, PAY, given, by="cid", shown=shown)
     assert lab.sent == []
 
 

@@ -8,6 +8,7 @@ from beforehand import Run, agent, tool
 from beforehand.errors import UsageError
 from beforehand.model import records as r
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_edited import HOUR, REFUND, agreed, asked, desk_of
 
@@ -18,8 +19,8 @@ async def test_a_person_answers_as_the_tool_would_and_nothing_is_sent(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         with pytest.raises(UsageError, match="is not what refund returns"):
-            await a.answer(app.service, REFUND, a.StandIn(5), by="bea")
-        await a.answer(app.service, REFUND, a.StandIn("paid by hand", why="cash"), by="bea")
+            await answer(app.service, REFUND, a.StandIn(5), by="bea")
+        await answer(app.service, REFUND, a.StandIn("paid by hand", why="cash"), by="bea")
         assert await app.run(desk, "ann") == "paid by hand, sent: 9000"
     assert lab.sent == []
     async with lab.app(desk) as app:
@@ -33,12 +34,12 @@ async def test_a_stand_in_waits_for_the_code_of_its_tool(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
     async with lab.app() as clerk:
-        assert (await a.answer(clerk.service, REFUND, a.StandIn(5), by="bea")).lacks == "refund"
+        assert (await answer(clerk.service, REFUND, a.StandIn(5), by="bea")).lacks == "refund"
     async with lab.app(desk) as app:
         await asked(app, desk)
         (order,) = lab.of("r-ann", r.CommandApplied)
         assert order.refused == "5 is not what refund returns"
-        await a.answer(app.service, REFUND, a.StandIn("cash"), by="bea")
+        await answer(app.service, REFUND, a.StandIn("cash"), by="bea")
         assert await app.run(desk, "ann") == "cash, sent: 9000"
 
 
@@ -79,7 +80,7 @@ async def test_nothing_is_undone_or_confirmed_of_what_a_person_answered(lab: Lab
     async with lab.app(desk) as app:
         for step, by in (("trip/reserve#1", "bea"), ("trip/book#1", "cid"), ("back/book#1", "dan")):
             await asked(app, desk)
-            await a.answer(app.service, f"r-ann/{step}", a.StandIn("x"), by=by)
+            await answer(app.service, f"r-ann/{step}", a.StandIn("x"), by=by)
         with pytest.raises(Exception, match="no"):
             await app.run(desk, "ann")
     assert lab.sent == []
@@ -105,7 +106,7 @@ async def test_what_waits_for_a_commit_is_answered_like_anything_else(lab: Lab, 
 
     async with lab.app(desk) as app:
         await asked(app, desk)
-        await a.answer(app.service, "r-ann/trip/mail#1", given, by="bea")
+        await answer(app.service, "r-ann/trip/mail#1", given, by="bea")
         if isinstance(given, a.Edit):
             await agreed(app, desk, "r-ann/trip/mail#1")
         told = await app.run(desk, "ann")

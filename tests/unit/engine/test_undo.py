@@ -13,7 +13,8 @@ from beforehand.control.undo import preview
 from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.errors import RunStopped, TransactionAborted
 from beforehand.model import records as r
-from beforehand.people.answers import DidNotHappenAnswer, HappenedAnswer, answer
+from beforehand.people.answering import answer
+from beforehand.people.answers import DidNotHappenAnswer, HappenedAnswer
 from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import DeclaredLimits, QueueLimits
 from tests.draws import spread

@@ -11,9 +11,9 @@ from beforehand.errors import Ambiguous, RunSuspended, UsageError
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.port import Posts
 from beforehand.model import records as r
+from beforehand.people import answering, earlier_answers
 from beforehand.people import answers as a
-from beforehand.people import earlier_answers
-from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.answering import OneOf, answer, answer_all
 from beforehand.people.dossier import dossier
 from beforehand.people.items import ItemFilter, items
 from beforehand.people.loaded_item import LoadedItem, load_item
@@ -36,7 +36,7 @@ async def test_every_verdict_goes_through_one_function(lab: Lab):
     async with lab.app(desk) as app:
         await begun(app, desk)
         shown = (await dossier(app.service, REFUND)).digest
-        await a.answer(app.service, REFUND, a.Approve(why="fine"), by="bea", shown=shown)
+        await answer(app.service, REFUND, a.Approve(why="fine"), by="bea", shown=shown)
         assert await app.run(desk, "ann") == "paid 9000"
     assert lab.sent == ["refund 9000"]
 
@@ -47,11 +47,11 @@ async def test_an_answer_to_what_has_changed_since_is_refused(lab: Lab):
     async with lab.app(desk) as app:
         await begun(app, desk)
         with pytest.raises(UsageError, match="has changed since it was shown"):
-            await a.answer(app.service, REFUND, a.Approve(), by="bea", shown="0" * 32)
+            await answer(app.service, REFUND, a.Approve(), by="bea", shown="0" * 32)
         with pytest.raises(UsageError, match="an answer needs the name of a person"):
-            await a.answer(app.service, REFUND, a.Approve(), by="")
+            await answer(app.service, REFUND, a.Approve(), by="")
         with pytest.raises(UsageError, match=r"it takes: approve, edit, decline, stand_in, ask_back"):
-            await a.answer(app.service, REFUND, a.HappenedAnswer(), by="bea")
+            await answer(app.service, REFUND, a.HappenedAnswer(), by="bea")
     assert lab.sent == []
 
 
@@ -61,8 +61,8 @@ async def test_who_asks_back_is_answered_with_another_proposal_that_shows_the_ex
     async with lab.app(desk) as app:
         await begun(app, desk)
         with pytest.raises(UsageError, match="the question is empty"):
-            await a.answer(app.service, REFUND, a.AskBack(" "), by="bea")
-        await a.answer(app.service, REFUND, a.AskBack("Why so much?"), by="bea")
+            await answer(app.service, REFUND, a.AskBack(" "), by="bea")
+        await answer(app.service, REFUND, a.AskBack("Why so much?"), by="bea")
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         found = await dossier(app.service.reader, "r-ann/refund#2")
@@ -75,7 +75,7 @@ async def test_who_asks_back_is_answered_with_another_proposal_that_shows_the_ex
         assert found.similar.asked_back == 1
         assert found.why == "the contract asks for a person: cents > 5000"
         assert (found.due_ms, found.default) == (EPOCH_MS + 7 * 24 * 3_600_000, "it is refused, and nothing is sent")
-        await a.answer(app.service, "r-ann/refund#2", a.Approve(), by="bea")
+        await answer(app.service, "r-ann/refund#2", a.Approve(), by="bea")
         assert await app.run(desk, "ann") == "paid 6000"
     assert lab.sent == ["refund 6000"]
 
@@ -88,9 +88,9 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
             with pytest.raises(RunSuspended):
                 await app.run(desk, name)
         before = len(lab.records("r-ann"))
-        await a.answer(app.service, REFUND, a.Delegate(to="cid", why="yours"), by="bea")
-        await a.answer(app.service, "r-bob/refund#1", a.Delegate(queue="money"), by="bea")
-        await a.answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS + 3_600_000), by="cid")
+        await answer(app.service, REFUND, a.Delegate(to="cid", why="yours"), by="bea")
+        await answer(app.service, "r-bob/refund#1", a.Delegate(queue="money"), by="bea")
+        await answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS + 3_600_000), by="cid")
         reader = app.service.reader
         assert [one.item for one in await items(reader, now_ms=EPOCH_MS)] == ["r-bob/refund#1", REFUND]
         assert [one.item for one in await items(reader, now_ms=EPOCH_MS + 3_600_000)] == [REFUND, "r-bob/refund#1"]
@@ -98,20 +98,20 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
         assert (mine.item, mine.to, mine.rests_ms) == (REFUND, "cid", EPOCH_MS + 3_600_000)
         (queued,) = await items(reader, ItemFilter(queue="money"))
         assert queued.item == "r-bob/refund#1"
-        await a.answer(app.service, REFUND, a.Escalate(queue="leads", why="now"), by="cid")
+        await answer(app.service, REFUND, a.Escalate(queue="leads", why="now"), by="cid")
         first = (await items(reader))[0]
         assert (first.item, first.queue, first.to, first.rests_ms, first.escalated) == (REFUND, "leads", "", 0, 1)
         assert (await dossier(reader, REFUND)).handed.said == (
             "bea delegated it to cid: yours", "cid snoozed it", "cid escalated it to the queue leads: now",
         )  # fmt: skip
         with pytest.raises(UsageError, match="no recipient is named"):
-            await a.answer(app.service, REFUND, a.Delegate(), by="bea")
+            await answer(app.service, REFUND, a.Delegate(), by="bea")
         with pytest.raises(UsageError, match="the snooze time is in the past"):
-            await a.answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS), by="bea")
+            await answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS), by="bea")
         assert len(lab.records("r-ann")) == before
-        await a.answer(app.service, REFUND, a.Decline("no"), by="bea")
+        await answer(app.service, REFUND, a.Decline("no"), by="bea")
         with pytest.raises(UsageError, match="is already answered"):
-            await a.answer(app.service, REFUND, a.Escalate(), by="bea")
+            await answer(app.service, REFUND, a.Escalate(), by="bea")
 
 
 @virtual
@@ -122,7 +122,7 @@ async def test_similar_cases_are_the_newest_ones(lab: Lab, monkeypatch: pytest.M
         for name, word in (("ann", a.Approve()), ("zoe", a.Decline("no"))):
             with pytest.raises(RunSuspended):
                 await app.run(desk, name)
-            await a.answer(app.service, f"r-{name}/refund#1", word, by="bea")
+            await answer(app.service, f"r-{name}/refund#1", word, by="bea")
         with pytest.raises(RunSuspended):
             await app.run(desk, "mia")
         similar = (await dossier(app.service, "r-mia/refund#1")).similar
@@ -162,7 +162,7 @@ async def test_reviews_are_answered(lab: Lab, given: Any, told: str):
         found = await dossier(app.service, "r-ann/pay#1")
         assert (found.kind, found.open, found.recommended) == ("review", True, "")
         assert any("the line was cut" in line for line in found.evidence)
-        await a.answer(app.service, "r-ann/pay#1", given, by="bea", shown=found.digest)
+        await answer(app.service, "r-ann/pay#1", given, by="bea", shown=found.digest)
         assert await app.run(desk, "ann") == told
 
 
@@ -172,10 +172,10 @@ async def test_without_a_key_nothing_is_sent_again_under_one(lab: Lab):
     async with lab.app(desk) as app:
         await begun(app, desk)
         with pytest.raises(UsageError, match="its tool has no key"):
-            await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
+            await answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
         with pytest.raises(UsageError, match="is in no transaction"):
-            await a.answer(app.service, "r-ann/pay#1", a.CompensateAnswer(), by="bea")
-        await a.answer(app.service, "r-ann/pay#1", a.Abandon("nobody can tell"), by="bea")
+            await answer(app.service, "r-ann/pay#1", a.CompensateAnswer(), by="bea")
+        await answer(app.service, "r-ann/pay#1", a.Abandon("nobody can tell"), by="bea")
         assert not await items(app.service.reader)
     assert lab.sent == ["pay 7"]
 
@@ -192,8 +192,8 @@ async def test_a_question_is_replied_to_and_its_dossier_says_what_counts(lab: La
         assert (found.kind, found.choices, found.default) == ("question", ("Paris", "Rome"), "the answer is Rome")
         assert found.recommended.startswith("Rome")
         with pytest.raises(UsageError, match="one of: Paris, Rome"):
-            await a.answer(app.service, "r-ann/ask#1", a.ReplyAnswer("Oslo"), by="bea")
-        await a.answer(app.service, "r-ann/ask#1", a.ReplyAnswer("Paris"), by="bea", shown=found.digest)
+            await answer(app.service, "r-ann/ask#1", a.ReplyAnswer("Oslo"), by="bea")
+        await answer(app.service, "r-ann/ask#1", a.ReplyAnswer("Paris"), by="bea", shown=found.digest)
         assert await app.run(desk, "ann") == "Paris"
         assert not (await load_item(app.service.reader, "r-ann/ask#1")).open
 
@@ -231,14 +231,14 @@ async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
         assert found.kind == "review"
         assert "still standing: trip/book#1" in found.evidence
         with pytest.raises(UsageError, match="compensate, retry or abandon"):
-            await a.answer(app.service, item.item, a.HappenedAnswer(), by="bea")
-        await a.answer(app.service, item.item, a.Delegate(to="cid"), by="bea")
+            await answer(app.service, item.item, a.HappenedAnswer(), by="bea")
+        await answer(app.service, item.item, a.Delegate(to="cid"), by="bea")
         assert [one.to for one in await items(app.service.reader)] == ["cid"]
-        await a.answer(app.service, item.item, a.RetrySameKey(), by="bea", shown=found.digest)
+        await answer(app.service, item.item, a.RetrySameKey(), by="bea", shown=found.digest)
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         shown = (await dossier(app.service, item.item)).digest
-        await a.answer(app.service, item.item, a.Abandon("let it stand"), by="bea", shown=shown)
+        await answer(app.service, item.item, a.Abandon("let it stand"), by="bea", shown=shown)
         with pytest.raises(Exception, match="called off"):
             await app.run(desk, "ann")
 
@@ -269,7 +269,7 @@ async def test_amends_are_ordered_with_what_happened_or_not_at_all(lab: Lab, sev
             if several:
                 await answer_all(app.service, [OneOf("r-ann/trip/book#1", given)], by="bea")
             else:
-                await a.answer(app.service, "r-ann/trip/book#1", given, by="bea")
+                await answer(app.service, "r-ann/trip/book#1", given, by="bea")
 
         await begun(app, desk)
         with pytest.raises(UsageError):
@@ -359,14 +359,14 @@ async def test_a_yes_is_to_what_was_shown_also_where_it_changes_between_two_look
         async def overtaken(reader: JournalReader, item: str) -> LoadedItem:
             found = await load_item(reader, item)
             monkeypatch.undo()
-            await a.answer(app.service, item, a.Edit({"cents": 8000}), by="cid")
+            await answer(app.service, item, a.Edit({"cents": 8000}), by="cid")
             with pytest.raises(RunSuspended):
                 await app.run(desk, "ann")
             return found
 
-        monkeypatch.setattr(a, "load_item", overtaken)
+        monkeypatch.setattr(answering, "load_item", overtaken)
         with pytest.raises(UsageError, match="has changed since it was shown"):
-            await a.answer(app.service, REFUND, a.Approve(), by="bea", shown=shown)
+            await answer(app.service, REFUND, a.Approve(), by="bea", shown=shown)
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
     assert lab.sent == []
@@ -382,12 +382,12 @@ async def test_a_second_answer_is_told_who_gave_the_first(lab: Lab, first: a.Ans
     async with lab.app(desk) as app:
         await begun(app, desk)
         shown = (await dossier(app.service, REFUND)).digest
-        await a.answer(app.service, REFUND, first, by="bea", shown=shown)
+        await answer(app.service, REFUND, first, by="bea", shown=shown)
         found = await dossier(app.service, REFUND)
         assert found.decided is not None
         assert (found.open, found.decided.by, found.fits, found.words) == (False, "bea", (), ())
         with pytest.raises(UsageError, match="waits for no approval") as refused:
-            await a.answer(app.service, REFUND, a.Approve(), by="cid")
+            await answer(app.service, REFUND, a.Approve(), by="cid")
         assert refused.value.known == known
 
 
@@ -396,7 +396,7 @@ async def test_a_word_that_comes_while_the_call_is_being_sent_is_told_who_approv
     desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         await begun(app, desk)
-        await a.answer(app.service, REFUND, a.Approve(), by="bea")
+        await answer(app.service, REFUND, a.Approve(), by="bea")
         assert await app.run(desk, "ann") == "paid 9000"
         now = await load_item(app.service.reader, REFUND)
         assert not now.open

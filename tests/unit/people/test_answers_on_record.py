@@ -11,6 +11,7 @@ from beforehand.control.service import ControlService
 from beforehand.errors import RunSuspended, UsageError
 from beforehand.journal.port import LedgerEntry, Post
 from beforehand.people import answers as a
+from beforehand.people.answering import answer, answer_idempotently
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds
 from tests.unit.engine.test_contradicted import OPERATION, contradicted, paying
@@ -73,7 +74,7 @@ CASES: dict[str, tuple[Any, a.Answer, a.Answer]] = {
     "question": (question, a.ReplyAnswer("Rome"), a.ReplyAnswer("Paris")),
     "hand-off": (hand_off, a.TakeOver("mine"), a.TakeOver("no, mine")),
     "stopped run": (stopped, a.TakeOver("mine"), a.Abandon("enough")),
-    "review": (review, a.DidNotHappenAnswer(), a.DidNotHappenAnswer("retry")),
+    "review": (review, a.DidNotHappenAnswer(), a.HappenedAnswer("I saw it", "paid")),
     "contradiction": (contradiction, a.HappenedAnswer("the statement"), a.DidNotHappenAnswer(evidence="no money")),
 }
 
@@ -88,7 +89,7 @@ class Overtaken(DirectSink):
     async def post(self, *posts: Post) -> LedgerEntry:
         if (other := self._other) is not None:
             self._other = None
-            await a.answer(*other, by="bea")
+            await answer(*other, by="bea")
         return await super().post(*posts)
 
 
@@ -105,8 +106,8 @@ async def test_an_answer_keeps_how_the_name_of_its_author_is_known(lab: Lab, kin
     desk, item = await begin(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         service = ControlService(app.engine, via="password", proven_ms=PASSWORD_MS)
-        await a.answer(service, item, a.Delegate("cid"), by="ann")
-        await a.answer(service, item, given, by="bea")
+        await answer(service, item, a.Delegate("cid"), by="ann")
+        await answer(service, item, given, by="bea")
     for by in ("ann", "bea"):
         entries = said(lab, by)
         assert entries
@@ -120,7 +121,40 @@ async def test_an_answer_that_comes_second_is_on_record_and_changes_nothing(lab:
     desk, item = await begin(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         with pytest.raises(UsageError, match="bea"):
-            await a.answer(ControlService(app.engine, Overtaken(app, item, given)), item, other, by="cid")
+            await answer(ControlService(app.engine, Overtaken(app, item, given)), item, other, by="cid")
     assert said(lab, "bea")
     (late,) = said(lab, "cid")
     assert late.get("after", "bea") == "bea"
+
+
+@pytest.mark.parametrize("kind", CASES)
+@virtual
+async def test_the_same_answer_of_the_same_person_is_accepted_again_and_no_other_is(lab: Lab, kind: str):
+    begin, given, other = CASES[kind]
+    desk, item = await begin(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await answer_idempotently(app.service, item, given, by="bea")
+        assert (await answer_idempotently(app.service, item, given, by="bea")).at_once
+        for late, by in ((other, "bea"), (given, "cid")):
+            with pytest.raises(UsageError):
+                await answer_idempotently(app.service, item, late, by=by)
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (a.Approve("fine"), a.Approve("as I said")),
+        (a.Edit({"cents": 7000}, "less"), a.Edit({"cents": 7000}, "less")),
+        (a.StandIn("paid by hand"), a.StandIn("paid by hand")),
+        (a.AskBack("why so much?"), a.AskBack("why so much?")),
+    ],
+)
+@virtual
+async def test_a_verdict_given_again_is_compared_with_what_is_on_record(lab: Lab, first: a.Answer, again: a.Answer):
+    desk, item = await approval(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await answer_idempotently(app.service, item, first, by="bea")
+        assert (await answer_idempotently(app.service, item, again, by="bea")).at_once
+        for other in (a.Edit({"cents": 6000}, "less"), a.StandIn("paid twice"), a.Decline("why so much?")):
+            with pytest.raises(UsageError):
+                await answer_idempotently(app.service, item, other, by="bea")

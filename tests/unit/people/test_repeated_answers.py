@@ -12,6 +12,7 @@ from beforehand.engine.commands import Applied
 from beforehand.errors import JournalUnavailable, UsageError
 from beforehand.model import records as r
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.items import items
 from beforehand.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
@@ -40,12 +41,12 @@ async def test_a_key_that_the_system_may_have_forgotten_sends_nothing_again(lab:
     desk = cut_off(lab)
     async with lab.app(desk) as app:
         await begun(app, desk)
-        await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
+        await answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
         await begun(app, desk)
         assert len(lab.sent) == 2
         await lab.pass_time(seconds=3 * 3600)
         with pytest.raises(UsageError, match="the system may have forgotten it"):
-            await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
+            await answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
     assert len(lab.sent) == 2
 
 
@@ -55,7 +56,7 @@ async def test_a_key_that_is_forgotten_before_its_run_goes_on_sends_nothing_agai
     desk = cut_off(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         await begun(app, desk)
-        await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey("the bank says so"), by="bea")
+        await answer(app.service, "r-ann/pay#1", a.RetrySameKey("the bank says so"), by="bea")
         await lab.pass_time(seconds=3 * 3600)
         await begun(app, desk)
         assert len(lab.sent) == 1
@@ -80,7 +81,7 @@ async def test_a_word_whose_process_died_is_had_by_its_run_once_it_is_said_again
         with pytest.raises(JournalUnavailable):
             await ControlService(app.engine, Dying(app.engine)).resolve("r-ann/pay#1", "did_not_happen", by="bea")
         assert not lab.of("r-ann", r.Resolved)
-        with pytest.raises(UsageError, match="already resolved by bea"):
+        with pytest.raises(UsageError, match="already answered by bea"):
             await app.service.resolve("r-ann/pay#1", "did_not_happen", by="bea")
         assert len(lab.of("r-ann", r.Resolved)) == 1
 

@@ -18,7 +18,7 @@ from beforehand.journal.record_codec import encode
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.people import answers as a
-from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.answering import OneOf, answer, answer_all
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from beforehand.people.loaded_item import load_item
@@ -91,7 +91,7 @@ async def test_it_goes_on_once_a_person_says_that_the_cause_is_mended(lab: Lab):
         await halted(lab, app, desk)
         lab.changed = False
         shown = (await dossier(app.service, "trip-ann")).digest
-        await a.answer(app.service, "trip-ann", a.Resume("the code is back"), by="bea", shown=shown)
+        await answer(app.service, "trip-ann", a.Resume("the code is back"), by="bea", shown=shown)
         assert await items(app.service.reader) == []
         assert [row.run for row in await lab.journal.runs(wakeable=True)] == ["trip-ann"], "a worker takes it up"
         assert await app.run(desk, "ann") == "done"
@@ -110,7 +110,7 @@ async def test_or_it_is_taken_over_or_called_off(lab: Lab, word: a.Answer, reaso
     desk = desk_of(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
-        await a.answer(app.service, "trip-ann", word, by="bea")
+        await answer(app.service, "trip-ann", word, by="bea")
         assert await items(app.service.reader) == []
         (row,) = await lab.journal.runs(run="trip-ann")
         assert (row.status, row.reason.partition(":")[0]) == ("stopped", reason)
@@ -119,7 +119,7 @@ async def test_or_it_is_taken_over_or_called_off(lab: Lab, word: a.Answer, reaso
         assert stopped.value.reason == reason
         assert not (await load_item(app.service.reader, "trip-ann")).open
         with pytest.raises(UsageError, match="trip-ann was answered before"):
-            await a.answer(app.service, "trip-ann", a.Resume(), by="cid")
+            await answer(app.service, "trip-ann", a.Resume(), by="cid")
 
 
 @virtual
@@ -130,8 +130,8 @@ async def test_of_two_words_the_first_counts_and_both_are_on_record(lab: Lab):
         stream, seen = command_stream("trip-ann"), (await app.service.history("trip-ann")).entry_seen
         first = Command("take_over", "bea", "mine")
         await lab.journal.commit(Post(stream, f"halted/{seen}", msgspec.json.encode(first)))
-        with pytest.raises(UsageError, match="answered by bea before"):
-            await a.answer(app.service, "trip-ann", a.Resume(), by="cid")
+        with pytest.raises(UsageError, match="already answered by bea"):
+            await answer(app.service, "trip-ann", a.Resume(), by="cid")
         said = [msgspec.json.decode(one.body, type=Command) for one in await lab.journal.entries(stream)]
         assert [(one.word, one.by, one.after) for one in said] == [("take_over", "bea", ""), ("reopen", "cid", "bea")]
         (row,) = await lab.journal.runs(run="trip-ann")
@@ -144,11 +144,11 @@ async def test_answers_that_fit_something_else_are_refused_and_names_what_fits(l
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
         with pytest.raises(UsageError, match="does not take this answer") as refused:
-            await a.answer(app.service, "trip-ann", a.ReplyAnswer("yes"), by="bea")
+            await answer(app.service, "trip-ann", a.ReplyAnswer("yes"), by="bea")
         assert "resume, take_over, abandon" in refused.value.known
         with pytest.raises(UsageError, match="has changed since it was shown"):
-            await a.answer(app.service, "trip-ann", a.Resume(), by="bea", shown="0" * 32)
-        await a.answer(app.service, "trip-ann", a.Delegate("cid"), by="bea")
+            await answer(app.service, "trip-ann", a.Resume(), by="bea", shown="0" * 32)
+        await answer(app.service, "trip-ann", a.Delegate("cid"), by="bea")
         (item,) = await items(app.service.reader)
         assert item.to == "cid"
 
@@ -251,7 +251,7 @@ async def test_such_a_run_is_taken_over_or_called_off(lab: Lab, word: a.Answer |
         if isinstance(word, str):
             await app.service.cancel("trip-ann", by="bea", why="c")
         else:
-            await a.answer(app.service, "trip-ann", word, by="bea")
+            await answer(app.service, "trip-ann", word, by="bea")
         assert await items(app.service.reader) == []
         (row,) = await lab.journal.runs(run="trip-ann")
         assert (row.status, row.reason.startswith(end)) == ("stopped", True), row.reason
@@ -269,7 +269,7 @@ async def test_it_goes_on_when_a_person_says_so_and_the_question_is_over(lab: La
         with pytest.raises(ValueError, match="no such customer"):
             await app.run(desk, "ann")
         lab.changed = True
-        await a.answer(app.service, "trip-ann", a.Resume(), by="bea")
+        await answer(app.service, "trip-ann", a.Resume(), by="bea")
         assert await items(app.service.reader) == []
         assert await app.run(desk, "ann") == "done"
 

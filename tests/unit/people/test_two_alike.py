@@ -7,8 +7,8 @@ import pytest
 from beforehand import Run, agent, tool
 from beforehand.errors import RunSuspended, UsageError
 from beforehand.people import answers as a
+from beforehand.people.answering import answer, answer_idempotently
 from beforehand.people.dossier import dossier
-from beforehand.people.idempotent_answers import answer_idempotently
 from beforehand.people.items import items
 from beforehand.people.loaded_item import load_item
 from beforehand.policies import Retry
@@ -64,12 +64,12 @@ async def test_the_first_in_the_order_of_records_counts_as_sent_whichever_is_ans
         await unknown(app, desk)
         shown = (await load_item(app.service.reader, asked)).digest
         one = a.HappenedTimes(1, "retry", "one is in the sent mail", "to bea")
-        await a.answer(app.service, asked, one, by="dan", shown=shown)
-        await a.answer(app.service, OTHER, a.DidNotHappenAnswer("give_up"), by="dan")
+        await answer(app.service, asked, one, by="dan", shown=shown)
+        await answer(app.service, OTHER, a.DidNotHappenAnswer("give_up"), by="dan")
         assert await app.run(desk, "ann") == ["succeeded to bea", "succeeded to bea", "failed None"]
         assert lab.sent == ["bea", "bea", "cid", "bea"], "one of two was sent again"
         with pytest.raises(UsageError):
-            await a.answer(app.service, asked, one, by="dan", shown=shown)
+            await answer(app.service, asked, one, by="dan", shown=shown)
 
 
 @virtual
@@ -92,17 +92,17 @@ async def test_a_count_that_cannot_be_is_refused_and_nothing_is_recorded(lab: La
         await unknown(app, desk)
         first = (await load_item(app.service.reader, FIRST)).digest
         with pytest.raises(UsageError, match="needs the digest of what was shown"):
-            await a.answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x", "y"), by="dan")
+            await answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x", "y"), by="dan")
         with pytest.raises(UsageError, match="one of 2 alike, and 3 are said"):
-            await a.answer(app.service, FIRST, a.HappenedTimes(3, "retry", "x", "y"), by="dan", shown=first)
+            await answer(app.service, FIRST, a.HappenedTimes(3, "retry", "x", "y"), by="dan", shown=first)
         with pytest.raises(UsageError, match="needs the result of mail"):
-            await a.answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x"), by="dan", shown=first)
+            await answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x"), by="dan", shown=first)
         with pytest.raises(UsageError, match="does not take this answer"):
-            await a.answer(app.service, OTHER, a.HappenedTimes(1), by="dan")
+            await answer(app.service, OTHER, a.HappenedTimes(1), by="dan")
         shown = (await load_item(app.service.reader, SECOND)).digest
-        await a.answer(app.service, FIRST, a.DidNotHappenAnswer("give_up"), by="dan")
+        await answer(app.service, FIRST, a.DidNotHappenAnswer("give_up"), by="dan")
         with pytest.raises(UsageError, match="has changed since it was shown"):
-            await a.answer(app.service, SECOND, a.DidNotHappenAnswer("retry"), by="eve", shown=shown)
+            await answer(app.service, SECOND, a.DidNotHappenAnswer("retry"), by="eve", shown=shown)
         assert [one.item for one in await items(app.service.reader)] == [SECOND, OTHER]
 
 
@@ -113,9 +113,9 @@ async def test_a_count_is_about_the_sends_that_were_shown(lab: Lab):
     async with lab.app(desk) as app:
         await unknown(app, desk)
         shown = (await load_item(app.service.reader, FIRST)).digest
-        await a.answer(app.service, SECOND, a.DidNotHappenAnswer("retry"), by="eve")
+        await answer(app.service, SECOND, a.DidNotHappenAnswer("retry"), by="eve")
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         with pytest.raises(UsageError, match="has changed since it was shown"):
-            await a.answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x", "to bea"), by="dan", shown=shown)
+            await answer(app.service, FIRST, a.HappenedTimes(1, "retry", "x", "to bea"), by="dan", shown=shown)
     assert lab.sent == ["bea", "bea", "cid", "bea"]

@@ -12,8 +12,9 @@ from beforehand import Beforehand, Run, Secret, agent, tool
 from beforehand.errors import ReplayDiverged, RunSuspended
 from beforehand.inspect.monitors.findings import AGAIN_MS, Acknowledgement, acknowledge, record_findings
 from beforehand.inspect.monitors.rules import SilentFailure
-from beforehand.people.answers import Abandon, answer
-from beforehand.people.assignments import Handing, hand
+from beforehand.people.answering import answer
+from beforehand.people.answers import Abandon
+from beforehand.people.assignments import Handing, handing_post
 from beforehand.people.items import items
 from beforehand.policies import Gate
 from beforehand_console import Mail, Only, Pace, Reach, Slack, Teams
@@ -155,7 +156,7 @@ async def test_a_channel_is_told_only_what_it_is_for(lab: Lab):
             await ask(app, "A-17")
             await lab.pass_time(hours=1)
             assert len(office.box) == 1
-            await hand(app.engine.journal, "t-A-17", "refund#1", Handing("escalate", "bea", queue="leads"))
+            await app.engine.journal.post(handing_post("t-A-17", "refund#1", Handing("escalate", "bea", queue="leads")))
             await lab.pass_time(hours=1)
             assert len(office.box) == 3, "the queue it went to is told, and who is there for what is urgent"
             told = {entry.stream for entry in await app.engine.journal.entries("notices/")}

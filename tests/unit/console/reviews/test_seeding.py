@@ -12,6 +12,7 @@ from beforehand.errors import BeforehandError, ContractError, RunSuspended, Usag
 from beforehand.model import records as r
 from beforehand.model.system import PLANTED
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.dossier import dossier
 from beforehand.people.items import items
 from beforehand_console.reviews.alerts import DAY_MS
@@ -87,7 +88,7 @@ async def test_whatever_is_answered_nothing_is_sent_and_the_reviewer_is_told(lab
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         item = await planted_in(app, desk)
-        applied = await a.answer(app.service, item, given, by="bea")
+        applied = await answer(app.service, item, given, by="bea")
         assert applied.note.startswith("This one was planted")
         assert ("you caught it" in applied.note) is caught
         assert "ten times the price" in applied.note
@@ -99,7 +100,7 @@ async def test_whatever_is_answered_nothing_is_sent_and_the_reviewer_is_told(lab
         [look] = [one for one in (await read_reviews(app.service.reader)).looks if one.kind == "planted"]
         assert (look.by, look.overridden, look.traits.tool) == ("bea", caught, "refund")
         with pytest.raises(UsageError):
-            await a.answer(app.service, item, a.Approve(), by="carl")
+            await answer(app.service, item, a.Approve(), by="carl")
     assert lab.sent == []
 
 
@@ -118,7 +119,7 @@ async def test_a_worker_that_opens_later_sends_nothing_either(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         item = await planted_in(app, desk)
-        await a.answer(app.service, item, a.Approve(), by="bea")
+        await answer(app.service, item, a.Approve(), by="bea")
     async with lab.app(desk) as again:
         await lab.clock.sleep(600)
         assert (await again.service.row(item.split("/")[0])).status == "completed"
@@ -135,7 +136,7 @@ async def test_without_the_console_an_answer_is_recorded_and_applied_by_nobody(
         run = item.split("/")[0]
         with monkeypatch.context() as patch:
             patch.setattr(metadata, "entry_points", lambda *, group: [])
-            applied = await a.answer(app.service, item, a.Approve(), by="bea")
+            applied = await answer(app.service, item, a.Approve(), by="bea")
             assert (applied.at_once, applied.lacks) == (False, f"{PLANTED}desk")
             with pytest.raises(BeforehandError):
                 await app.resume(run)

@@ -9,6 +9,7 @@ from beforehand.engine.deferred import ArrivedAnswer
 from beforehand.errors import Deferred
 from beforehand.model.records import Raw
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.items import placed
 from beforehand_console.notify.compose import line_of
 from beforehand_console.notify.planner import waiting_of
@@ -94,6 +95,6 @@ async def test_people_are_notified_of_it_until_it_is_answered(lab: Lab):
         assert line is not None
         assert "bounced" in line.asks
         assert all(one.startswith(f"beforehand resolve {ITEM} --") for one in line.answers)
-        await a.answer(stand.app.service, ITEM, a.HappenedAnswer(), by="bea")
+        await answer(stand.app.service, ITEM, a.HappenedAnswer(), by="bea")
         assert await line_of(reader, about) is None
         assert await placed(reader) == []

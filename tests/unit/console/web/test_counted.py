@@ -8,6 +8,7 @@ from beforehand import Run, agent, tool
 from beforehand.errors import RunSuspended, UnknownRun
 from beforehand.model import records as r
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.loaded_item import load_item
 from beforehand.policies import Retry
 from beforehand_console.auth.authenticator import Authenticator
@@ -34,8 +35,8 @@ async def test_a_count_takes_the_rights_to_each_call_that_it_answers(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await a.answer(app.service, FIRST, a.Delegate(queue="eu"), by="root")
-        await a.answer(app.service, SECOND, a.Delegate(queue="us"), by="root")
+        await answer(app.service, FIRST, a.Delegate(queue="eu"), by="root")
+        await answer(app.service, SECOND, a.Delegate(queue="us"), by="root")
         people = UseCases(app.service, Authenticator(app.engine))
         given, shown = a.HappenedTimes(1, "give_up", "x", "y"), (await load_item(app.service.reader, FIRST)).digest
         with pytest.raises(UnknownRun, match="no item r-ann/~2/mail#1 for you"):

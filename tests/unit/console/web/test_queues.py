@@ -8,6 +8,7 @@ from beforehand import Run, agent, tool
 from beforehand.errors import RunSuspended, UnknownRun
 from beforehand.people import Policy, Rule
 from beforehand.people import answers as a
+from beforehand.people.answering import answer
 from beforehand.people.items import items
 from beforehand.people.loaded_item import load_item
 from beforehand_console.auth.authenticator import Authenticator
@@ -37,7 +38,7 @@ async def test_what_a_policy_gives_to_others_is_theirs_whoever_had_it_before(lab
     async with lab.app(desk, policy=Policy("desk", (late,))) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await a.answer(app.service, REFUND, a.Delegate(queue="low"), by="low")
+        await answer(app.service, REFUND, a.Delegate(queue="low"), by="low")
         await lab.pass_time(hours=2)
         with pytest.raises(RunSuspended):
             await app.resume("r-ann")

@@ -35,7 +35,7 @@ from beforehand.model.operation import OperationState
 from beforehand.model.system import is_system
 from beforehand.model.transaction import TransactionState
 from beforehand.people import answers as a
-from beforehand.people.answers import OneOf, answer_all
+from beforehand.people.answering import OneOf, answer, answer_all
 from beforehand.people.assignments import handed
 from beforehand.people.dossier import Dossier, dossier_of
 from beforehand.people.items import placed
@@ -289,7 +289,7 @@ class UseCases:
         if also is not None:
             (applied,) = await self._all_or_none(who, [(now, shown)], given, also)
             return applied
-        return await a.answer(self._voice(who), now, given, by=who.name, shown=shown)
+        return await answer(self._voice(who), now, given, by=who.name, shown=shown)
 
     async def answer_all(self, who: Principal, items: Sequence[tuple[str, str]], given: a.Answer) -> list[Applied]:
         """Give the same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does.

@@ -27,9 +27,9 @@ from beforehand.model.shell import to_type
 from beforehand.model.waits import brief
 from beforehand.model.wording import shows_whole
 from beforehand.people import answers as a
-from beforehand.people.answers import OneOf
+from beforehand.people.answering import OneOf, answer_all_idempotently, answer_idempotently
+from beforehand.people.answering import answer as answer_item
 from beforehand.people.dossier import Dossier, dossier, read_dossier
-from beforehand.people.idempotent_answers import answer_all_idempotently, answer_idempotently
 from beforehand.people.items import ItemFilter, items
 from beforehand.people.loaded_item import SHORTEST, LoadedItem, load_item, refresh_item, split_item
 from beforehand.people.typed_answers import Typed, answer_from_words, says_yes
@@ -361,7 +361,7 @@ async def hand(call: CommandCall, item: str, to: str, queue: str, until: str, **
     if until:
         given = a.Snooze(read_moment(until, SystemClock().wall_ms()), why)
     async with call.serving() as service:
-        await a.answer(service, item, given, by=by)
+        await answer_item(service, item, given, by=by)
         now = (await dossier(service, item)).handed
     if call.screen.wrote_json(now):
         return

@@ -21,8 +21,8 @@ from beforehand.journal.port import RunRow
 from beforehand.model.ids import split_operation_id
 from beforehand.model.records import NOTHING, Raw
 from beforehand.model.shell import to_type
+from beforehand.people.answering import answer_idempotently
 from beforehand.people.answers import Answer, name_of
-from beforehand.people.idempotent_answers import answer_idempotently
 from beforehand.people.loaded_item import is_contradicted
 from beforehand.people.typed_answers import Typed, review_answer
 

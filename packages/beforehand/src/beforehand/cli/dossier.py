@@ -15,9 +15,9 @@ from beforehand.inspect.run_state import RunState, state_of
 from beforehand.inspect.text import cut, marked, moment, safe, short, split_report
 from beforehand.model.ids import split_operation_id
 from beforehand.model.records import NOTHING
+from beforehand.people.answering import answer_idempotently
 from beforehand.people.answers import TakeOver
 from beforehand.people.dossier import Dossier
-from beforehand.people.idempotent_answers import answer_idempotently
 
 _WHERE = ": --json has all of it"
 _LABEL = 10  # the width of the column of labels

@@ -15,7 +15,7 @@ from beforehand.control.undo import Preview, checked_finished, checked_undoable,
 from beforehand.errors import UsageError
 from beforehand.inspect.text import count
 from beforehand.model.shell import to_type
-from beforehand.people.idempotent_answers import decide_transaction_idempotently
+from beforehand.people.answering import decide_transaction_idempotently
 
 if TYPE_CHECKING:
     from rich.text import Text

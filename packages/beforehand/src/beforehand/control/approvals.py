@@ -10,7 +10,7 @@ from beforehand.engine.commands import NO_EVIDENCE
 from beforehand.engine.engine import Engine
 from beforehand.errors import SignInNeeded, UsageError
 from beforehand.model import records as r
-from beforehand.model.commands import Command, CommandName, Verdict
+from beforehand.model.commands import Command
 from beforehand.model.names import is_among, shows_something
 from beforehand.model.operation import OTHERWISE, OperationState
 from beforehand.model.run_history import RunHistory
@@ -28,19 +28,13 @@ def asked_about(history: RunHistory, step: str) -> OperationState:
         known = ", ".join(step for step, one in history.operations.items() if one.phase == "gated") or "none"
         raise UsageError(f"run {history.run} asks for no approval of {step}", known=f"it asks about: {known}")
     if not operation.approval.asked_digest:
-        raise _asks_nothing(name, operation)
+        raise asks_nothing(name, operation)
     if operation.wants_approval and operation.approval.asked_digest == OTHERWISE:
         raise UsageError(
             f"what {name} relies on has changed since it was asked about", known="the new question is not recorded yet",
             next_step=to_type("resume", history.run),
         )  # fmt: skip
     return operation
-
-
-def checked_asked(history: RunHistory, operation: OperationState) -> None:
-    """Refuse an answer to a question that is decided, or was never asked. Raises `UsageError` saying its state."""
-    if operation.phase != "gated":
-        raise _asks_nothing(f"{history.run}/{operation.step}", operation)
 
 
 def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int, now_ms: int) -> None:
@@ -63,7 +57,8 @@ def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int)
         )
 
 
-def _asks_nothing(name: str, operation: OperationState) -> UsageError:
+def asks_nothing(name: str, operation: OperationState) -> UsageError:
+    """The error for an answer to a question that is decided, or was never asked."""
     state = f"was answered, and is {operation.phase}" if operation.approval.asked_digest else f"is {operation.phase}"
     known = decided_text(operation)
     return UsageError(f"{name} {state}: it waits for no approval", known=known, next_step=to_type("why", name))
@@ -127,21 +122,15 @@ def held_until(engine: Engine, lasts: timedelta) -> int:
     return engine.environment.clock.wall_ms() + ms
 
 
-def command_of(operation: OperationState, answer: Verdict, codes: AnswerContext) -> Command:
-    """The command that gives this answer. Raises `UsageError` for a second yes, and where an edit or result is wrong.
+def checked_verdict(operation: OperationState, command: Command, codes: AnswerContext) -> None:
+    """Refuse a second yes of one person, and an edit or a result that is wrong. Raises `UsageError`.
 
     Where the tool's code is not here, edits and results are judged where it is.
     """
+    answer = command.record
     if isinstance(answer, r.ApprovalGranted) and is_among(answer.by, operation.approval.approvers):
         more = "another person has to say yes, too" if operation.phase == "gated" else "it waits for no further yes"
         raise UsageError(f"{answer.by} approved it already", next_step=more)
     judged = operation.intent.tool in codes.tools or operation.intent.late
     if judged and isinstance(answer, (r.ArgumentsEdited, r.ResultGiven)):
         verdict_of(operation, answer, codes)
-    note = answer.reason if isinstance(answer, r.ApprovalRefused) else answer.note
-    return Command(_WORDS[type(answer)], answer.by, note, answer)
-
-
-_WORDS: Final[dict[type[Verdict], CommandName]] = {
-    r.ApprovalGranted: "approve", r.ApprovalRefused: "decline", r.ArgumentsEdited: "edit", r.ResultGiven: "stand_in",
-}  # fmt: skip

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from beforehand.engine.commands import Applied, apply_commands
 from beforehand.engine.engine import Engine
-from beforehand.errors import LedgerTaken
+from beforehand.errors import LedgerTaken, UsageError
 from beforehand.extensions import extension, has_extension
 from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import LedgerEntry, Post, Posts
 from beforehand.model.commands import Command
 from beforehand.model.questions import Answered
+from beforehand.model.shell import to_type
 from beforehand.model.system import is_planted
 
 _PARTS: Final = "beforehand.command_parts"
@@ -80,28 +81,30 @@ class CollectingSink:
         return Applied(run, at_once=False)
 
 
-G = TypeVar("G", Command, Answered)
-
-
-class Recorded(msgspec.Struct, Generic[G], frozen=True):
-    """An answer in the ledger. `first` is the answer that counts, where this one came second."""
-
-    applied: Applied
-    entry: LedgerEntry
-    first: G | None
-
-
 async def record_answer(
-    sink: CommandSink, run: str, given: G, posts: Sequence[Post], answered: str = ""
-) -> Recorded[G]:
-    """Record an answer, which the first of `posts` holds under the key of its question, and apply it to its run.
+    sink: CommandSink, item: str, given: Command | Answered, posts: Sequence[Post], answered: str = ""
+) -> tuple[Applied, LedgerEntry]:
+    """Record the answer to an item, which the first of `posts` holds under the key of its question, and apply it.
 
-    The first answer is final. One that comes second is recorded beside it, and changes nothing.
+    The first answer is final. One that comes second is recorded beside it, changes nothing, and raises `UsageError`.
     """
     entry = await sink.post(*posts)
-    first = None if entry.fresh else read(entry, type(given))
-    if first is not None:
+    first = given if entry.fresh else read(entry, type(given))
+    if not entry.fresh:
         late = msgspec.structs.replace(given, after=first.by) if isinstance(given, Command) else given
         await sink.post(Post(posts[0].stream, "", written(late)))
     # A second answer applies the first one, too: its process may have died before the run had it.
-    return Recorded(await sink.apply(run, answered), entry, first)
+    applied = await sink.apply(item.partition("/")[0], answered)
+    if entry.fresh:
+        return applied, entry
+    raise UsageError(
+        f"{item} was already answered by {first.by or 'its deadline'}",
+        known=f"the first answer counts: {_says(first)}",
+        next_step=to_type("why" if "#" in item else "show", item),
+    )
+
+
+def _says(answer: Command | Answered) -> str:
+    if isinstance(answer, Answered):
+        return "they took it over" if answer.over else str(answer.value)
+    return getattr(answer.record, "word", answer.word).replace("_", " ") + (f": {answer.note}" if answer.note else "")

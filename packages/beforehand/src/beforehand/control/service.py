@@ -11,20 +11,19 @@ import msgspec
 from beforehand.control.approvals import (
     LASTS,
     asked_about,
-    checked_asked,
+    asks_nothing,
     checked_in_time,
     checked_other,
     checked_proof,
     checked_statement,
-    command_of,
+    checked_verdict,
     held_until,
 )
 from beforehand.control.budgets import raised_budget
-from beforehand.control.command_sink import CommandSink, DirectSink, Recorded, record_answer
+from beforehand.control.command_sink import CommandSink, DirectSink, record_answer
 from beforehand.control.input_checks import checked_by, validated
 from beforehand.control.messages import checked_accepts_message, message_from, with_end_noted
 from beforehand.control.undo import (
-    call_off_reason,
     checked_finished,
     checked_open,
     checked_parked,
@@ -43,20 +42,20 @@ from beforehand.inspect.reader import JournalReader, operation_in, question_in
 from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import LedgerEntry, Post, RunRow, RunStatus
 from beforehand.model import records as r
-from beforehand.model.commands import DELIVERIES, AnswerNotice, Command, CommandName, Verdict, command_stream
+from beforehand.model.commands import DELIVERIES, AnswerNotice, Command, CommandName, command_stream
 from beforehand.model.ids import split_operation_id
 from beforehand.model.names import plain_name, shows_something
 from beforehand.model.operation import OperationState
-from beforehand.model.outcome import ASKED_BACK
 from beforehand.model.questions import Answered, Scalar
 from beforehand.model.run_history import RunHistory, exit_of
 from beforehand.model.shell import to_type
 from beforehand.model.stop_reasons import TAKE_OVER
 from beforehand.model.transaction import WHOLE_RUN
+from beforehand.people import answers as a
 from beforehand.people.assignments import Handing
 from beforehand.people.loaded_item import LoadedItem, checked_named, checked_shown, item_in
 
-G = TypeVar("G", Command, Answered, Handing)
+G = TypeVar("G", bound=Command | Answered | Handing)
 REMEMBERED: Final = 1000
 _FROM_ENTRIES: Final = (r.BudgetRaised, r.CommandApplied, r.MessageReceived, r.Resolved, r.TransactionResolved)
 """The records that `RunHistory.entry_seen` is made of."""
@@ -90,50 +89,38 @@ class ControlService:
         shown: str = "",
         loaded: LoadedItem | None = None,
     ) -> None:
-        self._engine = engine
+        self.engine: Final = engine
         self.proven_ms: Final = proven_ms
         self.via: Final = via
         self.shown: Final = shown
         self._loaded: Final = loaded
         self._applied: dict[str, tuple[int, int]] = {}  # per run: records read, and the last entry among them
-        self._sink: CommandSink = sink or DirectSink(engine)
-
-    @property
-    def sink(self) -> CommandSink:
-        """The destination of the commands."""
-        return self._sink
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that applies the commands."""
-        return self._engine
+        self.sink: Final[CommandSink] = sink or DirectSink(engine)
 
     @property
     def proof(self) -> tuple[str, int, int]:
         """How the person's name is known, when a password was given, and the wall clock."""
-        return self.via, self.proven_ms, self._engine.environment.clock.wall_ms()
+        return self.via, self.proven_ms, self.engine.environment.clock.wall_ms()
 
     def stamped(self, given: G) -> G:
         """Add to an answer how its author's name is known."""
         return msgspec.structs.replace(given, via=self.via, proven_ms=self.proven_ms)
 
-    def about(self, loaded: LoadedItem, shown: str) -> ControlService:
-        """The same use cases for an item that was loaded."""
-        return ControlService(
-            self._engine, self._sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded
-        )
+    def about(self, loaded: LoadedItem | None, shown: str, sink: CommandSink | None = None) -> ControlService:
+        """The same use cases for an item that was loaded, with the same sink or another one."""
+        sink, via, ms = sink or self.sink, self.via, self.proven_ms
+        return ControlService(self.engine, sink, via=via, proven_ms=ms, shown=shown, loaded=loaded)
 
     def over(self, sink: CommandSink) -> ControlService:
         """The same use cases with another sink."""
-        shown, loaded = self.shown, self._loaded
-        return ControlService(self._engine, sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
+        return self.about(self._loaded, self.shown, sink)
 
     # --- reading -----------------------------------------------------------------------------------------
 
     @property
     def reader(self) -> JournalReader:
         """The reader of the journal."""
-        return JournalReader(self._engine.journal, self._engine.identity, self._engine.recent_histories)
+        return JournalReader(self.engine.journal, self.engine.identity, self.engine.recent_histories)
 
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
         """List the runs, by run id."""
@@ -159,14 +146,7 @@ class ControlService:
     # --- deciding ------------------------------------------------------------------------------------------
 
     async def resolve(
-        self,
-        operation: str,
-        word: Literal["happened", "did_not_happen", "retry", "same_key"],
-        *,
-        by: str,
-        evidence: str = "",
-        result: Any = None,
-        shown: str = "",
+        self, operation: str, word: a.ResolveWord, *, by: str, evidence: str = "", result: Any = None, shown: str = ""
     ) -> Applied:
         """Resolve an operation that no rule could decide. The answer is final once it is in the ledger.
 
@@ -174,24 +154,15 @@ class ControlService:
         A `result` has to fit what the tool returns. If this process does not have the tool's code, the answer waits for
         a process that has it. That process refuses a result that does not fit. Raises `UsageError`.
         """
-        run, step = split_operation_id(operation)
         history, state = await self.operation(operation)
+        step = state.step
         checked_shown(item_in(history, step), shown or self.shown)
-        stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
-        record = r.Resolved(step, word, by, len(state.attempts), evidence, stored)
-        checked_resolution(history, record, self._engine.tools)
+        record = a.resolution(state, word, by, evidence, result)
+        checked_resolution(history, record, self.engine.tools)
         checked_named(operation, state, shown or self.shown)
         checked_statement(history, state, by, evidence, self.proof)
         key = f"resolve/{step}/{len(state.attempts)}/{state.verification.checks}/{history.entry_seen}"
-        recorded = await self._record(run, Command("resolve", by, evidence, record), key)
-        if (first := recorded.first) is not None:
-            earlier = first.record.word if isinstance(first.record, r.Resolved) else first.word
-            raise UsageError(
-                f"{operation} was already resolved by {first.by}",
-                known=f"the first answer counts: {earlier.replace('_', ' ')}",
-                next_step=to_type("why", operation),
-            )
-        return recorded.applied
+        return await self._record(operation, Command("resolve", by, evidence, record), key)
 
     async def approve(
         self, operation: str, *, by: str, why: str = "", lasts: timedelta = LASTS, shown: str = ""
@@ -202,11 +173,8 @@ class ControlService:
         required if the question has changed. If anything changes before the call is sent, or the time `lasts` passes, a
         person is asked again. Raises `UsageError`.
         """
-        history, state = await self._asked(operation, by, yes=True, shown=shown)
-        checked_named(operation, state, shown or self.shown)
-        until = held_until(self._engine, lasts)
-        yes = r.ApprovalGranted(state.step, state.approval.asked_digest, by, why, until)
-        return await self._decide(history, state, yes)
+        until = held_until(self.engine, lasts)
+        return await self._decide(operation, a.Approve(why), by, shown, until)
 
     async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, why: str = "") -> Applied:
         """Propose other arguments for the operation: `changes` names those that are different.
@@ -215,23 +183,15 @@ class ControlService:
         and the policy say. The agent receives the arguments that were sent. Arguments that name the effect cannot be
         changed. Raises `UsageError`.
         """
-        history, state = await self._asked(operation, by)
-        checked_in_time(history, state, self._engine.environment.clock.wall_ms())
-        edited = r.Raw(msgspec.json.encode(changes))
-        record = r.ArgumentsEdited(state.step, state.approval.asked_digest, by, edited, why)
-        return await self._decide(history, state, record)
+        return await self._decide(operation, a.Edit(dict(changes), why), by)
 
     async def stand_in(self, operation: str, result: Any, *, by: str, why: str = "") -> Applied:
         """Give the result in place of the tool; nothing is sent. Raises `UsageError` if it does not fit the tool."""
-        history, state = await self._asked(operation, by, yes=True)
-        stored = r.Raw(msgspec.json.encode(result))
-        record = r.ResultGiven(state.step, state.approval.asked_digest, by, stored, why)
-        return await self._decide(history, state, record)
+        return await self._decide(operation, a.StandIn(result, why), by)
 
     async def decline(self, operation: str, *, by: str, why: str = "") -> Applied:
         """Decline the operation: nothing is sent, and the agent receives `Declined` with `why`. Raises `UsageError`."""
-        history, state = await self._asked(operation, by)
-        return await self._decide(history, state, r.ApprovalRefused(state.step, state.approval.asked_digest, by, why))
+        return await self._decide(operation, a.Decline(why), by)
 
     async def ask_back(self, operation: str, *, by: str, question: str) -> Applied:
         """Answer with a question to the agent: nothing is sent, and the agent can propose another call.
@@ -240,37 +200,34 @@ class ControlService:
         """
         if not question.strip():
             raise UsageError("the question is empty", next_step="say what you want to know")
-        history, state = await self._asked(operation, by)
-        no = r.ApprovalRefused(state.step, state.approval.asked_digest, by, question, code=ASKED_BACK)
-        return await self._decide(history, state, no)
+        return await self._decide(operation, a.AskBack(question), by)
 
-    async def _asked(
-        self, operation: str, by: str, *, yes: bool = False, shown: str = ""
-    ) -> tuple[RunHistory, OperationState]:
+    async def _decide(self, operation: str, given: a.Verdict, by: str, shown: str = "", until: int = 0) -> Applied:
+        """Give this answer to what the operation asks about now. The first is final."""
         run, step = split_operation_id(operation)
-        history = await self.history(run)
+        history, shown = await self.history(run), shown or self.shown
         asked = asked_about(history, step)
-        checked_shown(item_in(history, step), shown or self.shown)
-        if yes:
+        checked_shown(item_in(history, step), shown)
+        if isinstance(given, a.Approve | a.StandIn):
             checked_other(history, asked, by)
-            checked_in_time(history, asked, self._engine.environment.clock.wall_ms())
+        if isinstance(given, a.Approve | a.StandIn | a.Edit):
+            checked_in_time(history, asked, self.engine.environment.clock.wall_ms())
+        if isinstance(given, a.Approve | a.StandIn):
             checked_proof(operation, asked, *self.proof)
-        return history, asked
-
-    async def _decide(self, history: RunHistory, asked: OperationState, answer: Verdict) -> Applied:
-        codes = AnswerContext(self._engine.tools, self._engine.identity.secret)
-        run, command = history.run, command_of(asked, answer, codes)
+        if isinstance(given, a.Approve):
+            checked_named(operation, asked, shown)
+        command = self.stamped(a.verdict(given, asked, by, until))
+        checked_verdict(asked, command, AnswerContext(self.engine.tools, self.engine.identity.secret))
         voice = plain_name(command.by) if asked.approval.people_needed > 1 else ""
         key = f"approval/{asked.step}/{asked.approval.asked_digest}/{history.entry_seen}/{voice}"
         # An answered operation gets no second answer under its key; the command is recorded all the same.
-        recorded, name = await self._record(run, command, key if asked.phase == "gated" else ""), f"{run}/{asked.step}"
-        if recorded.first is None and asked.phase == "gated":
-            if came_late(asked, recorded.entry):
-                raise UsageError(f"the time to answer {name} was over", next_step=to_type("resume", run))
-            return recorded.applied
-        checked_asked(history, (await self.reader.operation(name))[1])  # as it is now that the command is applied
-        first = "" if recorded.first is None else recorded.first.by
-        raise UsageError(f"{name} was answered before, by {first}", next_step=to_type("why", name))
+        post = command_post(run, written(command), key if asked.phase == "gated" else "")
+        applied, entry = await record_answer(self.sink, operation, command, (post,))
+        if asked.phase != "gated":
+            raise asks_nothing(operation, asked)
+        if came_late(asked, entry):
+            raise UsageError(f"the time to answer {operation} was over", next_step=to_type("resume", run))
+        return applied
 
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
         """Cancel the run. Nothing more is sent, and unsent operations are cancelled."""
@@ -294,10 +251,11 @@ class ControlService:
         """
         message = message_from(text, by, facts or {}, stop=stop)
         checked_accepts_message(await self.row(run))
-        entry = await self._post(run, Command("tell", by, record=message), f"tell/{once}" if once else "")
+        told = written(self.stamped(Command("tell", by, record=message)))
+        entry = await self.sink.post(command_post(run, told, f"tell/{once}" if once else ""))
         if not entry.fresh and read(entry, Command).record != message:
             raise UsageError(f"run {run} has another message with the id {once}")
-        return with_end_noted(await self._apply(run), await self.row(run))
+        return with_end_noted(await self.sink.apply(run, ""), await self.row(run))
 
     async def pause(self, run: str, *, by: str, why: str = "") -> Applied:
         """Pause the run before its next step."""
@@ -315,8 +273,7 @@ class ControlService:
         """
         history = await self.history(run)
         raised = raised_budget(history, amounts, by=by, note=why)
-        await self._post(run, Command("budget", by, why, raised), "")
-        return await self._apply(run)
+        return await self._record(run, Command("budget", by, why, raised))
 
     async def resolve_transaction(
         self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, why: str = "", shown: str = ""
@@ -332,19 +289,14 @@ class ControlService:
         checked_named(item.item, parked, shown or self.shown)
         if word == "retry":
             checked_retry(history, parked)
-        record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=why)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
-        recorded = await self._record(run, Command("transaction", by, why, record), key, exit_of(transaction))
-        if (first := recorded.first) is not None:
-            raise UsageError(f"{run}/{transaction} was already answered by {first.by}", known=f"{first.record}")
-        return recorded.applied
+        given = a.decision(transaction, word, by, why)
+        return await self._record(f"{run}/{transaction}", given, key, exit_of(transaction))
 
     async def call_off(self, run: str, transaction: str, *, by: str, why: str) -> Applied:
         """Abort a transaction that has not committed, and compensate its effects. Raises `UsageError`."""
         checked_open(await self.history(run), transaction)
-        record = r.TransactionAborting(transaction=transaction, reason=call_off_reason(why, by), by=by)
-        await self._post(run, Command("transaction", by, why, record), "")
-        return await self._apply(run)
+        return await self._record(run, a.decision(transaction, "abort", by, why))
 
     async def undo(self, run: str, *, by: str, why: str = "") -> Applied:
         """Undo a finished run and the runs below it: compensate the effects of each in reverse order.
@@ -358,18 +310,17 @@ class ControlService:
             return Applied(run, at_once=True, note=f"run {run} is undone, or is being undone")
         checked_undoable(await tree_of(self.reader, run))
         record = r.TransactionAborting(transaction=WHOLE_RUN, reason=why or f"undone by {by}", by=by)
-        await self._post(run, Command("undo", by, why, record), "")
-        return await self._apply(run)
+        return await self._record(run, Command("undo", by, why, record))
 
     async def pause_tool(self, tool: str, *, by: str, why: str = "") -> None:
         """Pause a tool: no run sends through it until it is unpaused."""
-        await self._engine.journal.commit(pause_post(tool, ToolPause("pause", by, why or f"paused by {by}")))
-        await self._engine.look()
+        await self.engine.journal.commit(pause_post(tool, ToolPause("pause", by, why or f"paused by {by}")))
+        await self.engine.look()
 
     async def unpause_tool(self, tool: str, *, by: str) -> None:
         """Unpause a tool: runs may send through it again."""
-        await self._engine.journal.commit(pause_post(tool, ToolPause("unpause", by)))
-        await self._engine.look()
+        await self.engine.journal.commit(pause_post(tool, ToolPause("unpause", by)))
+        await self.engine.look()
 
     async def signal(
         self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "", by: str = ""
@@ -380,8 +331,8 @@ class ControlService:
         """
         await self.row(run)
         sent = r.EventReceived("", event, key, r.Raw(written(payload, Any)), 0, by)
-        entry = await self._engine.journal.commit(Post(event_stream(run, event, key), once, written(sent)))
-        await self._apply(run)
+        entry = await self.engine.journal.commit(Post(event_stream(run, event, key), once, written(sent)))
+        await self.sink.apply(run, "")
         return entry
 
     async def answer(self, question: str, value: Scalar, *, by: str) -> Scalar:
@@ -391,7 +342,7 @@ class ControlService:
         """
         run, step = split_operation_id(question)
         asked = question_in(await self.history(run), step)
-        answer = asked.question.read(value) if isinstance(value, str) else asked.question.checked(value)
+        answer = asked.question.answer_of(value)
         await self._reply(question, Answered(answer, by))
         return answer
 
@@ -412,14 +363,7 @@ class ControlService:
         """Record an answer to a question, and `also` with it if it is the first. Raises `UsageError` for a second."""
         run, step = split_operation_id(question)
         answer = self.stamped(answer)
-        recorded = await record_answer(self._sink, run, answer, (answer_post(run, step, answer), *also), step)
-        if (first := recorded.first) is None:
-            return recorded.applied
-        raise UsageError(
-            f"{question} was already answered by {first.by or 'its deadline'}",
-            known="they took it over" if first.over else f"the answer: {first.value}",
-            next_step=to_type("show", run),
-        )
+        return (await record_answer(self.sink, question, answer, (answer_post(run, step, answer), *also), step))[0]
 
     async def deliver(self, key: str, arrival: ArrivedAnswer) -> DeliveryResult:
         """Deliver the answer that an operation awaits under `key`. The answer is durable on return, and wakes the run.
@@ -428,7 +372,7 @@ class ControlService:
         does. Raises `UsageError` if another message has the same id, and for a person whose statement about the
         operation would not count, and `NotAllowed` if the sender is bound to other tools than that of the operation.
         """
-        journal = self._engine.journal
+        journal = self.engine.journal
         owner = await owner_of(journal, key) if arrival.tools or arrival.person else None
         if owner is not None and (refused := arrival.refusal(owner)):
             raise NotAllowed(refused, next_step="bind the sender to this tool as well, if it may settle it")
@@ -442,7 +386,7 @@ class ControlService:
                 next_step="a sender gives each message an id of its own, and repeats it unchanged",
             )
         operation = await forward(journal, key)
-        applied = await self._apply(split_operation_id(operation)[0]) if operation else None
+        applied = await self.sink.apply(split_operation_id(operation)[0], "") if operation else None
         return DeliveryResult(key, entry.fresh, operation, applied)
 
     async def _checked_bringer(self, owner: AwaitingOperation | None, arrival: ArrivedAnswer) -> None:
@@ -459,7 +403,7 @@ class ControlService:
 
     async def bring(self, key: str) -> bool:
         """Finish an interrupted delivery: the run that waits for `key` receives the message. See `apply_pending`."""
-        operation = await forward(self._engine.journal, key)
+        operation = await forward(self.engine.journal, key)
         return not operation or await self.apply_pending(split_operation_id(operation)[0])
 
     async def apply_pending(self, run: str) -> bool:
@@ -468,13 +412,13 @@ class ControlService:
         Return False while a process drives the run, or is about to, and has not applied them. The process may end the
         run without reading them, so the caller has to try again.
         """
-        row, journal = await self.row(run), self._engine.journal
+        row, journal = await self.row(run), self.engine.journal
         if not await journal.entries(command_stream(run), await self._last_applied(run)):
             return True
-        due = row.due_ms is not None and row.due_ms <= self._engine.environment.clock.wall_ms()
+        due = row.due_ms is not None and row.due_ms <= self.engine.environment.clock.wall_ms()
         if row.status == "running" or (row.status == "suspended" and due):
             return False
-        await self._apply(run)
+        await self.sink.apply(run, "")
         return True
 
     async def _last_applied(self, run: str) -> int:
@@ -491,15 +435,9 @@ class ControlService:
 
     async def _order(self, run: str, word: CommandName, by: str, why: str) -> Applied:
         await self.row(run)
-        await self._post(run, Command(word, by, why), "")
-        return await self._apply(run)
+        return await self._record(run, Command(word, by, why))
 
-    async def _record(self, run: str, command: Command, key: str, answered: str = "") -> Recorded[Command]:
+    async def _record(self, item: str, command: Command, key: str = "", answered: str = "") -> Applied:
         given = self.stamped(command)
-        return await record_answer(self._sink, run, given, (command_post(run, written(given), key),), answered)
-
-    async def _post(self, run: str, command: Command, key: str) -> LedgerEntry:
-        return await self._sink.post(command_post(run, written(self.stamped(command)), key))
-
-    async def _apply(self, run: str, answered: str = "") -> Applied:
-        return await self._sink.apply(run, answered)
+        post = command_post(item.partition("/")[0], written(given), key)
+        return (await record_answer(self.sink, item, given, (post,), answered))[0]

@@ -190,11 +190,6 @@ def checked_undoable(tree: list[RunHistory]) -> None:
         )
 
 
-def call_off_reason(why: str, by: str) -> str:
-    """The recorded reason of a transaction that a person calls off."""
-    return why or f"called off by {by}"
-
-
 def checked_parked(history: RunHistory, transaction: str) -> TransactionState:
     """The parked transaction of that name. Raises `UsageError` saying which there are."""
     found = _named(history, transaction)

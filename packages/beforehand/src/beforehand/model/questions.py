@@ -38,6 +38,10 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
             raise UsageError(f"{value!r} does not answer {self.text!r}", known=f"an answer is {self.expected}")
         return answer
 
+    def answer_of(self, value: Scalar) -> Scalar:
+        """The answer that a value gives. Text is read as the type of the question. Raises `UsageError`."""
+        return self.read(value) if isinstance(value, str) else self.checked(value)
+
     def read(self, text: str) -> Scalar:
         """The answer that a person wrote. Raises `UsageError` for any other text."""
         if self.form == "text":

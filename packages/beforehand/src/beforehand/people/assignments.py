@@ -77,11 +77,6 @@ def handing_post(run: str, step: str, one: Handing) -> Post:
     return Post(item_stream(run, step), "", written(one))
 
 
-async def hand(journal: Journal, run: str, step: str, one: Handing) -> LedgerEntry:
-    """Record it in the ledger; durable on return. Raises `UsageError` for an empty entry."""
-    return await journal.commit(handing_post(run, step, one))
-
-
 async def handed(journal: Journal, run: str, step: str) -> Handed:
     """The assignment of one item."""
     return _fold(await readable(journal, await journal.entries(item_stream(run, step)), Handing))

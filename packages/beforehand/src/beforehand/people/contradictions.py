@@ -13,13 +13,15 @@ from beforehand.errors import UsageError
 from beforehand.inspect.contradictions import SHOWN
 from beforehand.journal.entry_codec import written
 from beforehand.journal.port import Post
-from beforehand.model.commands import DELIVERIES, AnswerNotice, Command
-from beforehand.model.contradiction import ANSWERED, contradiction_stream, note_of
+from beforehand.model.commands import DELIVERIES, AnswerNotice
+from beforehand.model.contradiction import ANSWERED, contradiction_stream
 from beforehand.model.operation import OperationState
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import lines, to_type
 from beforehand.model.transaction import around
 from beforehand.model.waits import stored_contract
+from beforehand.people import answers as a
+from beforehand.people.loaded_item import LoadedItem
 
 
 def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ...]:
@@ -40,21 +42,26 @@ def _open_around(history: RunHistory, state: OperationState) -> str:
     return inside[-1].name if inside and history.lifecycle.status not in ENDED and not inside[-1].backward else ""
 
 
-async def review_contradiction(
-    service: ControlService, operation: str, *, word: str, by: str, evidence: str, shown: int
-) -> Applied:
-    """Record the answer to the contradictions of an operation, up to number `shown`. The outcome stays as recorded.
+async def review_contradiction(service: ControlService, now: LoadedItem, answer: a.Answer, by: str) -> Applied:
+    """Record the answer to the contradictions of an operation that were loaded. The outcome stays as recorded.
 
     `compensate` orders the compensation in the same commit. Raises `UsageError` for a second answer, and where no
     compensation exists.
     """
-    history, state = await service.operation(operation)
+    if isinstance(answer, a.DidNotHappenAnswer) and answer.then == "retry":
+        raise UsageError(
+            f"{now.item} has a final outcome, and is not sent again",
+            next_step="say what is true; a new call of the tool is a new operation",
+        )
+    assert isinstance(now.subject, OperationState), now.item
+    word, evidence, shown = a.name_of(answer), str(getattr(answer, "evidence", "")), len(now.subject.links.contradicted)
+    history, state = await service.operation(now.item)
     checked_statement(history, state, by, evidence, service.proof)
     words = CollectingSink(service.engine.environment.clock.wall_ms())
     if word == "compensate":
         draft = service.over(words)
         await _compensate(draft, history, state, by=by, why=evidence)
-    given = service.stamped(Command("review", by, note_of(state.step, word, evidence)))
+    given = service.stamped(a.command_of(answer, state, by))
     body = written(given)
     posts = [
         command_post(history.run, body, f"contradicted/{state.step}/{shown}"),
@@ -63,12 +70,7 @@ async def review_contradiction(
         Post(DELIVERIES, "", written(AnswerNotice("", "", history.run))),
         *words.posts,
     ]
-    recorded = await record_answer(service.sink, history.run, given, posts)
-    if (first := recorded.first) is not None:
-        raise UsageError(
-            f"{operation} was answered by {first.by} before", known=first.note, next_step=to_type("why", operation)
-        )
-    applied = recorded.applied
+    applied, _ = await record_answer(service.sink, now.item, given, posts)
     return msgspec.structs.replace(applied, note=next_steps(history, word)) if applied.at_once else applied
 
 

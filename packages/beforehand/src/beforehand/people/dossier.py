@@ -12,19 +12,17 @@ from typing import Final, get_args
 import msgspec
 
 from beforehand.control.service import ControlService
-from beforehand.engine.durable_waits import question_stream
 from beforehand.inspect.comparison import Change
 from beforehand.inspect.contracts import clauses
-from beforehand.inspect.contradictions import last_answer, relied_on
+from beforehand.inspect.contradictions import relied_on
 from beforehand.inspect.model_text import WholeInput, said_text, seen_text
 from beforehand.inspect.reader import JournalReader, waits_of
 from beforehand.inspect.render_records import end_text, record_note, ruling_text, stored, verdict_text, written_text
 from beforehand.inspect.run_state import RunState, spent, state_of
 from beforehand.inspect.text import moment
-from beforehand.journal.entry_codec import read, readable
-from beforehand.journal.port import LedgerEntry
+from beforehand.inspect.timeline import timeline
 from beforehand.model import records as r
-from beforehand.model.commands import Command, command_stream
+from beforehand.model.commands import Command
 from beforehand.model.contract import Contract
 from beforehand.model.contradiction import contradiction_text
 from beforehand.model.ids import operation_id
@@ -53,16 +51,26 @@ from beforehand.model.wording import question_of, reason_to_ask
 from beforehand.people.answers import fitting_answers
 from beforehand.people.assignments import Handed, handed
 from beforehand.people.contradictions import undone_together
-from beforehand.people.earlier_answers import Earlier, Precedents, Word, changes_from, earlier_answers, precedents
+from beforehand.people.earlier_answers import (
+    ENDS,
+    AnswerOnRecord,
+    Earlier,
+    Precedents,
+    Word,
+    answer_on_record,
+    changes_from,
+    earlier_answers,
+    precedents,
+)
 from beforehand.people.items import asked_by
 from beforehand.people.loaded_item import LoadedItem, load_item
 from beforehand.people.policy.archive import facts_text
 from beforehand.people.standing_permissions import list_standing
-from beforehand.people.stopped_runs import last_steps
 from beforehand.people.typed_answers import words_that_fit
 from beforehand.policies import Require, milliseconds
 
-_ENDS: Final = {"reopen": "resumes it", "take_over": "takes it over", "cancel": "cancels it"}
+LAST: Final = 6
+"""How many of the last steps of a stopped run are shown."""
 SEEN: Final = 2000
 """How many characters of what a model saw, and of what it said, are shown."""
 THOUGHTS: Final = 5
@@ -245,11 +253,11 @@ async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
         state=await state_of(reader, run, step) if about.kind == "handoff" else None,
-        last=last_steps(run, records) if halted is not None else (),
+        last=_last_steps(run, records) if halted is not None else (),
         difference=halted.detail if halted is not None and halted.reason == "diverged" else "",
         contradicted=operation.links.contradicted if operation is not None and about.contradicted else (),
         fits=fitting_answers(about),
-        decided=await _decided(reader, about, records),
+        decided=_decided(await answer_on_record(reader, about, records)),
         relied=await relied_on(reader, history, records, step) if about.contradicted else (),
         undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
         frames=tuple(map(str, halted.frames)) if halted is not None else (),
@@ -257,64 +265,30 @@ async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
     )
 
 
-async def _decided(reader: JournalReader, about: LoadedItem, records: Sequence[r.Record]) -> GivenAnswer | None:
-    """The answer that an item has, also one in the ledger that its run has not taken yet. None where it has none.
-
-    Where several people have to approve an operation, it is the last of their answers so far.
-    """
-    if isinstance(about.subject, r.QuestionAsked):
-        entries = await reader.journal.entries(question_stream(about.run, about.step))
-        return _reply(entries[0]) if entries else None
-    if about.contradicted:
-        last = None if about.open else await last_answer(reader, about.run, about.step)
-        return None if last is None else GivenAnswer(last.by, last.note)
-    if isinstance(about.subject, r.RunStoppedRecord):
-        return _end_of(about.subject, records)
-    waiting = await _not_taken(reader, about) if about.open else None
-    return waiting or _last_word(about, records)
-
-
-def _reply(entry: LedgerEntry) -> GivenAnswer:
-    """The first answer to a question, which is final."""
-    first = read(entry, Answered)
-    note = f": {first.note}" if first.note else ""
-    return GivenAnswer(first.by, f"takes it over{note}" if first.over else f"answers {first.value}", entry.at_ms)
+def _decided(found: AnswerOnRecord | None) -> GivenAnswer | None:
+    """The answer that an item has, in words."""
+    if found is None:
+        return None
+    note = str(getattr(found.said, "note", ""))
+    reason = f": {note}" if note else ""
+    match found.said:
+        case Answered() as reply:
+            says = f"takes it over{reason}" if reply.over else f"answers {reply.value}"
+        case Command():
+            says = note
+        case r.CommandApplied() as order:
+            says = ENDS[order.command] + reason
+        case r.TransactionAborting() as aborting:
+            says = f"aborts it: {aborting.reason}"
+        case record:
+            says = record_note(record)[1]
+    return GivenAnswer(found.said.by, says, found.at_ms, found.taken)
 
 
-def _end_of(stopped: r.RunStoppedRecord, records: Sequence[r.Record]) -> GivenAnswer | None:
-    """The decision about a run that stopped."""
-    for one in records:
-        if isinstance(one, r.CommandApplied) and one.at >= stopped.at and one.command in _ENDS and not one.refused:
-            return GivenAnswer(one.by, _ENDS[one.command] + (f": {one.note}" if one.note else ""), one.at)
-    return None
-
-
-async def _not_taken(reader: JournalReader, about: LoadedItem) -> GivenAnswer | None:
-    """An answer about an operation that is in the ledger, and that its run has not taken."""
-    entries = await reader.journal.entries(command_stream(about.run), about.history.entry_seen)
-    for entry, command in await readable(reader.journal, entries, Command):
-        answer = command.record
-        if isinstance(answer, Word) and answer.step == about.step and not command.after and not command.refused:
-            return GivenAnswer(*record_note(answer), entry.at_ms, taken=False)
-    return None
-
-
-def _last_word(about: LoadedItem, records: Sequence[r.Record]) -> GivenAnswer | None:
-    """The last answer of a person about an operation or a transaction, since the question that is open."""
-    for one in reversed(records):
-        match one:
-            case r.OperationParked(step=name) | r.TransactionParked(transaction=name) if about.open:
-                if name == about.step:
-                    return None
-            case r.TransactionAborting(transaction=about.step) if one.by:
-                return GivenAnswer(one.by, f"aborts it: {one.reason}", one.at)
-            case r.TransactionResolved() if one.transaction == about.step:
-                return GivenAnswer(*record_note(one), one.at)
-            case _ if isinstance(one, Word) and one.step == about.step:
-                return GivenAnswer(*record_note(one), one.at)
-            case _:
-                pass
-    return None
+def _last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:
+    """The last steps of the run, a line for each."""
+    steps = [one for one in timeline(run, records).entries if one.kind not in {"run", "value"}]
+    return tuple(f"{one.step or one.name}: {one.status} {one.text}".rstrip() for one in steps[-LAST:])
 
 
 async def _standing(reader: JournalReader, about: LoadedItem, at_ms: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Earlier answers: to previous versions of the same item, and to similar cases of the same tool."""
+"""Answers on record: to an item, to previous versions of it, and to similar cases of the same tool."""
 
 from __future__ import annotations
 
@@ -8,20 +8,92 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from beforehand.engine.durable_waits import question_stream
+from beforehand.inspect.contradictions import last_answer
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.render_records import record_note
 from beforehand.inspect.text import moment
-from beforehand.journal.entry_codec import readable
+from beforehand.journal.entry_codec import read, readable
 from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.model.operation import OperationState
 from beforehand.model.outcome import ASKED_BACK
+from beforehand.model.questions import Answered
+from beforehand.people.loaded_item import LoadedItem
 
 if TYPE_CHECKING:
     from beforehand.inspect.comparison import Change
 
 Word: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved
+Stated: TypeAlias = Word | r.CommandApplied | r.TransactionAborting | r.TransactionResolved | Command | Answered
 Said = Literal["approved", "declined", "asked_back", "edited", "stood_in", "resolved"]
+ENDS: Final = {"reopen": "resumes it", "take_over": "takes it over", "cancel": "cancels it"}
+"""The commands that answer a run which has stopped, and what each does."""
+
+
+class AnswerOnRecord(msgspec.Struct, frozen=True):
+    """The answer that an item has, and when it was given (0: not known).
+
+    `taken` is false while it is in the ledger and its run has not taken it.
+    """
+
+    said: Stated
+    at_ms: int
+    taken: bool = True
+
+
+async def answer_on_record(
+    reader: JournalReader, about: LoadedItem, records: Sequence[r.Record]
+) -> AnswerOnRecord | None:
+    """The answer that an item has, also one in the ledger that its run has not taken yet. None where it has none.
+
+    Where several people have to approve an operation, it is the last of their answers so far.
+    """
+    if isinstance(about.subject, r.QuestionAsked):
+        entries = await reader.journal.entries(question_stream(about.run, about.step))
+        return AnswerOnRecord(read(entries[0], Answered), entries[0].at_ms) if entries else None
+    if about.contradicted:
+        last = None if about.open else await last_answer(reader, about.run, about.step)
+        return None if last is None else AnswerOnRecord(last, 0)
+    if isinstance(about.subject, r.RunStoppedRecord):
+        return _end_of(about.subject, records)
+    waiting = await _not_taken(reader, about) if about.open else None
+    return waiting or _last_word(about, records)
+
+
+def _end_of(stopped: r.RunStoppedRecord, records: Sequence[r.Record]) -> AnswerOnRecord | None:
+    """The decision about a run that stopped."""
+    for one in records:
+        if isinstance(one, r.CommandApplied) and one.at >= stopped.at and one.command in ENDS and not one.refused:
+            return AnswerOnRecord(one, one.at)
+    return None
+
+
+async def _not_taken(reader: JournalReader, about: LoadedItem) -> AnswerOnRecord | None:
+    """An answer about an operation that is in the ledger, and that its run has not taken."""
+    entries = await reader.journal.entries(command_stream(about.run), about.history.entry_seen)
+    for entry, command in await readable(reader.journal, entries, Command):
+        answer = command.record
+        if isinstance(answer, Word) and answer.step == about.step and not command.after and not command.refused:
+            return AnswerOnRecord(answer, entry.at_ms, taken=False)
+    return None
+
+
+def _last_word(about: LoadedItem, records: Sequence[r.Record]) -> AnswerOnRecord | None:
+    """The last answer of a person about an operation or a transaction, since the question that is open."""
+    for one in reversed(records):
+        match one:
+            case r.OperationParked(step=name) | r.TransactionParked(transaction=name) if about.open:
+                if name == about.step:
+                    return None
+            case r.TransactionAborting(transaction=name) | r.TransactionResolved(transaction=name):
+                if name == about.step and one.by:
+                    return AnswerOnRecord(one, one.at)
+            case _ if isinstance(one, Word) and one.step == about.step:
+                return AnswerOnRecord(one, one.at)
+            case _:
+                pass
+    return None
 
 
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
