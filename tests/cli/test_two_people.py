@@ -28,7 +28,7 @@ def test_of_two_answers_at_once_one_counts_and_both_are_on_record(beforehand: La
     ((refused, late),) = [
         (said, by) for said, process, by in zip(told, both, ("bea", "cid"), strict=True) if process.returncode
     ]
-    known = ("was answered", "has changed since it was shown", "takes no answer now")  # the last while it is being sent
+    known = ("answered", "has changed since it was shown", "takes no answer now")  # the last while it is being sent
     assert any(words in refused for words in known), refused
     beforehand("resume", "refund-9")
     told_again = beforehand("show", "refund-9", "--json").out

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from beforehand import Run, agent
+from beforehand import Key, Operation, Rejected, Run, agent, tool
 from beforehand.control.command_sink import DirectSink
 from beforehand.control.service import ControlService
 from beforehand.errors import RunSuspended, UsageError
@@ -69,12 +69,35 @@ async def contradiction(lab: Lab) -> tuple[Any, str]:
     return desk, OPERATION
 
 
+async def transaction(lab: Lab) -> tuple[Any, str]:
+    @tool(idempotency=Key.forever(stores="all"))
+    async def book(seat: str) -> str:
+        return seat
+
+    @book.compensate(restores=True)
+    @tool(idempotency=Key.forever(stores="all"))
+    async def release(operation: Operation[str], seat: str) -> None:
+        raise Rejected("the seat cannot be released")
+
+    @agent(run_id="trip-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> None:
+        async with run.transaction("seats"):
+            await book("A4")
+            raise ValueError("sold out")
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    return desk, "trip-ann/seats"
+
+
 CASES: dict[str, tuple[Any, a.Answer, a.Answer]] = {
     "approval": (approval, a.Decline("no"), a.Decline("never")),
     "question": (question, a.ReplyAnswer("Rome"), a.ReplyAnswer("Paris")),
     "hand-off": (hand_off, a.TakeOver("mine"), a.TakeOver("no, mine")),
     "stopped run": (stopped, a.TakeOver("mine"), a.Abandon("enough")),
     "review": (review, a.DidNotHappenAnswer(), a.HappenedAnswer("I saw it", "paid")),
+    "transaction": (transaction, a.Abandon("so be it"), a.DidNotHappenAnswer("retry")),
     "contradiction": (contradiction, a.HappenedAnswer("the statement"), a.DidNotHappenAnswer(evidence="no money")),
 }
 

@@ -112,6 +112,8 @@ async def _review(service: ControlService, now: LoadedItem, given: a.Review, by:
             return await service.cancel(now.run, by=by, why=a.command_of(given, now.subject, by).note)
         case a.RetrySameKey():
             _checked_key(service, now)
+        case a.HappenedAnswer() | a.DidNotHappenAnswer():
+            pass
     result = getattr(given, "result", None)
     return await service.resolve(now.item, a.word_of(given), by=by, evidence=given.evidence, result=result)
 
@@ -309,7 +311,8 @@ async def _taken(service: ControlService, item: str | LoadedItem, given: a.Answe
         applied = replace(await service.sink.apply(now.run, ""), note="", alert=False)
         now = await refresh_item(service.reader, now)
     found = await answer_on_record(service.reader, now, [record async for _, record in service.reader.records(now.run)])
-    if found is None or (now.open and found.taken):  # an order that is given again is a second one
+    again = now.open and isinstance(now.subject, OperationState)  # an order that is given again is a second one
+    if found is None or (again and found.taken):
         return None
     return applied if a.repeats(given, now.subject, by, found.said) else None
 
