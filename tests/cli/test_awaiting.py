@@ -156,7 +156,7 @@ async def deliver(point):
         elif point == "stored":
             service.forward = die
         else:
-            service.ControlService._apply = die
+            service.DirectSink.apply = die
         await app.service.deliver("B-7", ArrivedAnswer("m1", result=Raw(b'"room 7"')))
 
 asyncio.run(deliver(sys.argv[1]))

@@ -350,7 +350,7 @@ def test_two_conversations_of_one_run_have_names_of_their_own(tmp_path: Path):
     async def main() -> Any:
         async with Beforehand(tmp_path / "desk.db", agents=[desk]) as app:
             ids = await app.run(desk, "go", run_id="r1")
-            history = await app.service._engine.journal.read("r1")
+            history = await app.service.engine.journal.read("r1")
             return ids, list(history)
 
     async def steps() -> list[str]:
