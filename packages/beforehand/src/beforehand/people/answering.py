@@ -284,8 +284,7 @@ async def answer_idempotently(
     try:
         return await answer(service, item, given, by=by, shown=shown)
     except UsageError:
-        applied = await _taken(service, item, given, by)
-        if applied is None:
+        if (applied := await _taken(service, item, given, by)) is None:
             raise
         return applied
 
