@@ -56,7 +56,7 @@ async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]]) -> Jo
         change = RunChange(status, waits=msgspec.json.encode(waits), release=True)
         await journal.commit(Write(claimed.lease, change=change))
     for number, step, one in handings:
-        await journal.post(handing_post(f"r{number}", step, one))
+        await journal.commit(handing_post(f"r{number}", step, one))
     return JournalReader(journal, identity)
 
 

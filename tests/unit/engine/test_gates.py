@@ -139,7 +139,7 @@ async def test_a_word_about_what_was_asked_before_serves_nothing_else(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         stale = r.ApprovalGranted(step="refund#1", approval="0" * 32, by="eve")
-        await app.engine.journal.post(ordered(msgspec.structs.replace(_order(), record=stale)))
+        await app.engine.journal.commit(ordered(msgspec.structs.replace(_order(), record=stale)))
         await asked(app, desk)
     assert lab.sent == []
     (order,) = lab.of("r-ann", r.CommandApplied)
@@ -382,7 +382,7 @@ async def test_an_order_to_try_again_that_meets_a_question_for_approval_is_refus
     async with lab.app(desk) as app:
         await asked(app, desk)
         order = msgspec.structs.replace(_order(), word="resolve", record=r.Resolved("refund#1", "retry", "eve", 0))
-        await app.engine.journal.post(ordered(order))
+        await app.engine.journal.commit(ordered(order))
         await asked(app, desk)
     assert lab.sent == []
     assert "waits for an approval" in lab.of("r-ann", r.CommandApplied)[0].refused

@@ -100,7 +100,7 @@ async def test_a_take_over_whose_order_was_lost_is_found_where_the_code_waits(la
     async with lab.app(desk) as app:
         await handed(app, desk)
         taken = Answered(None, "bea", over=True)
-        await app.engine.journal.post(answer_post("trip-ann", "hand_off#1", taken))
+        await app.engine.journal.commit(answer_post("trip-ann", "hand_off#1", taken))
         with pytest.raises(RunStopped, match="bea took it over"):
             await app.run(desk, "ann")
     assert lab.sent == ["book Rome"]

@@ -156,7 +156,9 @@ async def test_a_channel_is_told_only_what_it_is_for(lab: Lab):
             await ask(app, "A-17")
             await lab.pass_time(hours=1)
             assert len(office.box) == 1
-            await app.engine.journal.post(handing_post("t-A-17", "refund#1", Handing("escalate", "bea", queue="leads")))
+            await app.engine.journal.commit(
+                handing_post("t-A-17", "refund#1", Handing("escalate", "bea", queue="leads"))
+            )
             await lab.pass_time(hours=1)
             assert len(office.box) == 3, "the queue it went to is told, and who is there for what is urgent"
             told = {entry.stream for entry in await app.engine.journal.entries("notices/")}
