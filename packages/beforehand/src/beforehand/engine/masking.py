@@ -18,9 +18,9 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from beforehand.engine.tool_protocol import Codec
 from beforehand.model import records as r
 from beforehand.model.secret import Secret
+from beforehand.model.values import ResultCodec
 
 MASK: Final = "[masked]"
 SHORTEST: Final = 4
@@ -93,7 +93,7 @@ class Masks:
         """The records with their texts masked."""
         return tuple(map(self.record, records)) if self._learned else records
 
-    def result(self, codec: Codec, stored: bytes) -> bytes:
+    def result(self, codec: ResultCodec, stored: bytes) -> bytes:
         """The result of a run, without anything that the run knows to be secret. Raises `ValueError` for a misfit."""
         masked = bytes(self.json(r.Raw(stored), self._values())) if self._learned else stored
         if masked != stored and (misfit := codec.misfit(masked)):

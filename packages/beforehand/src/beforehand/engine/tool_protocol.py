@@ -16,6 +16,7 @@ from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.contract import Contract
 from beforehand.model.pending import Subject
 from beforehand.model.policy import Draw, PolicyFacts, Ruling
+from beforehand.model.values import ResultCodec
 from beforehand.policies import RunBudget
 
 if TYPE_CHECKING:
@@ -42,22 +43,6 @@ class Code(msgspec.Struct, frozen=True):
     is_async: bool
     timeout_ms: int = 30_000
     parameters: frozenset[str] | None = None
-
-
-class Codec(Protocol):
-    """How results are stored and given back."""
-
-    def round_trip(self, value: Any, /) -> tuple[bytes, Any]:
-        """The stored form and what it decodes to. Raises `ValueError` where the trip fails."""
-        ...
-
-    def decode(self, stored: bytes, /) -> Any:
-        """The value of a stored form. Raises `ValueError`."""
-        ...
-
-    def misfit(self, stored: bytes, /) -> str:
-        """Why a stored form cannot be decoded, and what is expected; empty where it can."""
-        ...
 
 
 class ToolCode(Protocol):
@@ -99,7 +84,7 @@ class ToolCode(Protocol):
         ...
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> ResultCodec:
         """The codec of its results."""
         ...
 
@@ -192,7 +177,7 @@ class AgentCode(Protocol):
         ...
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> ResultCodec:
         """The codec of its result."""
         ...
 

@@ -23,11 +23,12 @@ import msgspec
 
 from beforehand.engine.exceptions.classify import classify
 from beforehand.engine.exceptions.http import retry_after, status_code
-from beforehand.engine.tool_protocol import Classifier, Codec, can_classify
+from beforehand.engine.tool_protocol import Classifier, can_classify
 from beforehand.errors import Ambiguous, BeforehandError, KeyInProgress, NotSent, Rejected, SendByPassed
 from beforehand.model.contract import Contract
 from beforehand.model.errors import LONGEST_WAIT_S, AmbiguousStep, ClaimUnproven, ReplayDiverged
 from beforehand.model.records import End, Frame, Raw
+from beforehand.model.values import ResultCodec
 
 LOG: Final = logging.getLogger("beforehand")
 RESULT_LIMIT: Final = 16 * 1024 * 1024
@@ -35,7 +36,7 @@ CLASSIFIERS: Final = "beforehand.exceptions"
 """The group of entry points by which an installed distribution classifies the exceptions of a client library."""
 
 
-def end_of_value(codec: Codec, value: Any) -> End:
+def end_of_value(codec: ResultCodec, value: Any) -> End:
     """The end of a call that returned. If the result cannot make the round trip, only the result is lost."""
     try:
         stored, _ = codec.round_trip(value)
