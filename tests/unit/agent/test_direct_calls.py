@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NewType, TypedDict
 import pytest
 
 from beforehand import Run, Secret, agent, tool
-from beforehand.agent.signatures import fits
 from beforehand.errors import ArgumentError
+from beforehand.model.tool_spec import fits
 from tests.unit.engine.lab import Lab, virtual
 
 Cents = NewType("Cents", int)

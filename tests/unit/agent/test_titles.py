@@ -21,10 +21,10 @@ from beforehand import (
     current_operation,
     tool,
 )
-from beforehand.agent.titles import LONGEST_TITLE, checked_title, title_from
 from beforehand.errors import ContractError
 from beforehand.inspect.timeline import timeline
 from beforehand.model import records as r
+from beforehand.model.titles import LONGEST_TITLE, checked_title, title_from
 from beforehand.people.dossier import dossier
 from beforehand_console.notify.compose import line_of
 from beforehand_console.notify.schedule import NotifiedItem

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints, overload
 
 from beforehand.agent.run import Run
-from beforehand.agent.signatures import classes_of, is_class, shape_of
+from beforehand.agent.signatures import shape_of
 from beforehand.agent.tool import Tool
 from beforehand.engine.active_run.scopes import Scope
 from beforehand.engine.claims import check_claims_of_code
@@ -30,6 +30,7 @@ from beforehand.model.canonical.decode import restore
 from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.ids import NAME_LIMIT, can_name, checked_run_id
 from beforehand.model.system import is_system
+from beforehand.model.tool_spec import classes_of, is_class
 from beforehand.model.values import ResultCodec, codec_for
 from beforehand.policies import RunBudget, milliseconds
 

@@ -15,9 +15,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from beforehand.agent.signatures import Shape
 from beforehand.errors import ContractError, UsageError
 from beforehand.model.contract import Contract
+from beforehand.model.tool_spec import Shape
 from beforehand.policies import Gate
 
 LONGEST: Final = 500

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overloa
 
 import msgspec
 
-from beforehand.agent.signatures import Shape, is_async, is_class, name_of, shape_of
+from beforehand.agent.signatures import is_async, shape_of
 from beforehand.engine.tool_protocol import Code
 from beforehand.errors import ContractError
 from beforehand.model.contract import Contract, contract_digest
 from beforehand.model.outcome import CannotTell, Conflict, DidNotHappen, Happened
+from beforehand.model.tool_spec import Shape, is_class, name_of
 from beforehand.model.view import Operation
 from beforehand.policies import milliseconds
 

@@ -25,7 +25,7 @@ from beforehand.agent.call import outcome_of, outcome_of_left
 from beforehand.agent.model_decisions import DecisionSettings, decide
 from beforehand.agent.model_prices import named_model
 from beforehand.agent.questions import AnswerLimit, ask, question_of
-from beforehand.agent.signatures import KNOWN_SHAPE, Shape, is_async
+from beforehand.agent.signatures import KNOWN_SHAPE, is_async
 from beforehand.agent.tool import Tool, tool
 from beforehand.engine import steps
 from beforehand.engine.active_run.scopes import SCOPE, Scope
@@ -45,6 +45,7 @@ from beforehand.errors import (
 from beforehand.model.ids import NAME_LIMIT, can_name
 from beforehand.model.outcome import Outcome
 from beforehand.model.parameters import check_offered, parse_arguments
+from beforehand.model.tool_spec import Shape
 from beforehand.model.usage import own_name
 
 if TYPE_CHECKING:

@@ -5,56 +5,19 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeGuard, cast
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
-from beforehand.errors import ArgumentError, ContractError
-from beforehand.model.canonical.forms import Redacted, is_model
-from beforehand.model.contract import FreeText
-from beforehand.model.secret import Secret
+from beforehand.errors import ContractError
+from beforehand.model.tool_spec import Shape
 from beforehand.model.view import Operation
 
 KNOWN_SHAPE: Final = "__beforehand_shape__"
 """The attribute of a function whose parameters a schema describes."""
 _OTHER_KINDS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-
-class Shape(msgspec.Struct, frozen=True):
-    """The parameters of a function by name, with their types, and which must be given."""
-
-    name: str
-    signature: inspect.Signature
-    positional: tuple[str, ...]
-    types: Mapping[str, Any]
-    defaults: Mapping[str, Any]
-    required: frozenset[str]
-    returns: Any
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
-        """The arguments by parameter name, defaults included. Raises `TypeError` as a plain call would.
-
-        If `strict`, raises `ArgumentError` for a value that its parameter's annotation excludes.
-        """
-        bound = dict(zip(self.positional, args, strict=False))
-        complete = self.required <= bound.keys() | kwargs.keys() <= self.types.keys()
-        if not complete or len(args) > len(self.positional) or not bound.keys().isdisjoint(kwargs):
-            self.signature.bind(*args, **kwargs)  # raises the usual error
-            raise TypeError(f"{self.name}() cannot be called with these arguments")
-        if kwargs or len(bound) < len(self.types):
-            bound.update(kwargs)
-            bound = {name: bound[name] if name in bound else self.defaults[name] for name in self.types}
-        for name, kind in self.types.items() if strict else ():
-            value = bound[name]
-            if type(value) is not kind and value is not self.defaults.get(name, kind) and not fits(value, kind):
-                raise ArgumentError(
-                    f"{self.name}: {name} must be {name_of(kind)}, got {type(value).__name__}; nothing was sent",
-                    parameter=name,
-                    next_step=f"convert it before the call, or change the annotation of {name}",
-                )
-        return bound
 
 
 def shape_of(function: Callable[..., Any], what: str) -> Shape:
@@ -85,51 +48,6 @@ def shape_of(function: Callable[..., Any], what: str) -> Shape:
     )
 
 
-def classes_of(kind: Any) -> tuple[type, ...]:
-    """The classes whose instances fit an annotation, as far as `isinstance` can tell."""
-    parts = typing.get_args(kind)
-    match typing.get_origin(kind) or kind:
-        case typing.Union | types.UnionType:
-            return tuple(one for part in parts for one in classes_of(part))
-        case typing.Annotated:
-            return classes_of(parts[0])
-        case _ if kind is float:
-            return (float, int)
-        case type() as found if found is not Any and not getattr(found, "_is_protocol", False):
-            return (dict,) if typing.is_typeddict(found) else (found,)
-        case _:
-            return (object,)
-
-
-def fits(value: object, kind: Any) -> bool:
-    """False if `value`, or an element of it, is no instance of an annotation, as far as `isinstance` can tell."""
-    if isinstance(value, (Secret, Redacted)):
-        return True  # it stands for any value
-    kind = getattr(kind, "__supertype__", kind)
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if origin is typing.Annotated:
-        return fits(value, parts[0])
-    if origin is typing.Union or origin is types.UnionType:
-        return any(fits(value, part) for part in parts)
-    if origin is typing.Literal:
-        return value in parts
-    if hasattr(kind, "__get_pydantic_core_schema__") and not is_model(kind):
-        return True  # a type such as EmailStr describes values of another class
-    if not isinstance(value, classes_of(kind)):
-        return False
-    if isinstance(value, dict) and len(parts) == 2:
-        pairs = cast("dict[object, object]", value).items()
-        return all(fits(key, parts[0]) and fits(element, parts[1]) for key, element in pairs)
-    if isinstance(value, (list, set, frozenset, tuple)) and (len(parts) == 1 or parts[1:] == (...,)):
-        return all(fits(element, parts[0]) for element in cast("Collection[object]", value))
-    return True
-
-
-def is_free_text(annotation: object) -> bool:
-    """True if an annotation declares free text: it is `FreeText`, or contains it."""
-    return annotation is FreeText or any(map(is_free_text, typing.get_args(annotation)))
-
-
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
@@ -152,16 +70,6 @@ def coroutine_code(function: Callable[..., Any]) -> types.CodeType:
     """The code of a function, marked as that of a coroutine function: calling a tool always gives a coroutine."""
     code = getattr(inspect.unwrap(function), "__code__", _any_coroutine.__code__)
     return code.replace(co_flags=code.co_flags & ~_OTHER_KINDS | inspect.CO_COROUTINE)
-
-
-def is_class(annotation: object) -> TypeGuard[type[object]]:
-    """True if an annotation is a plain class (`Any` is one to Python, but not here)."""
-    return isinstance(annotation, type) and annotation is not Any
-
-
-def name_of(annotation: object) -> str:
-    """An annotation roughly as its author wrote it."""
-    return annotation.__name__ if is_class(annotation) else "None" if annotation is None else str(annotation)
 
 
 def is_operation(annotation: object) -> bool:

@@ -21,16 +21,13 @@ from beforehand.agent.conditions import checked_gate, gated
 from beforehand.agent.contract_checks import check_clauses, checked_classifier, rejections_of
 from beforehand.agent.handlers import Handlers
 from beforehand.agent.signatures import (
-    Shape,
     check_names,
     coroutine_code,
     is_async,
-    is_free_text,
     shape_of,
     tool_name,
     without_operation,
 )
-from beforehand.agent.titles import checked_title, fields_of, title_from
 from beforehand.engine.active_run.run import FEWEST_CALLS
 from beforehand.engine.active_run.scopes import SCOPE
 from beforehand.engine.calls import keep_unbegun
@@ -53,6 +50,8 @@ from beforehand.model.contract import (
 from beforehand.model.outcome import Outcome
 from beforehand.model.parameters import parse_arguments
 from beforehand.model.pending import Subject, subject_of
+from beforehand.model.titles import checked_title, fields_of, title_from
+from beforehand.model.tool_spec import Shape, is_free_text
 from beforehand.model.values import ResultCodec, codec_for
 from beforehand.policies import Budget, Gate, Retry, milliseconds
 

@@ -12,8 +12,8 @@ import string
 from collections.abc import Collection
 from typing import Any, Final, cast
 
-from beforehand.errors import ContractError
 from beforehand.model.canonical.plain import hides, plain_arguments
+from beforehand.model.errors import ContractError
 
 LONGEST_TEMPLATE: Final = 500
 LONGEST_VALUE: Final = 80
