@@ -54,10 +54,10 @@ def test_a_tool_from_a_schema_shows_its_schema_and_takes_only_what_fits():
     assert ToolBox({"refund": made}).schemas() == [
         {"name": "refund", "description": "Refund an order.", "parameters": schema}
     ]
-    assert made.shape.bind((), {"order-id": "A-1"}) == {"order-id": "A-1"}
+    assert made.spec.bind((), {"order-id": "A-1"}) == {"order-id": "A-1"}
     for wrong in ({}, {"order-id": "A-1", "more": 1}):
         with pytest.raises(TypeError, match="its parameters are order-id, cents"):
-            made.shape.bind((), wrong)
+            made.spec.bind((), wrong)
     wrongs: tuple[Any, ...] = ("nonsense", None, {"properties": []}, {"required": "cents"}, {"type": "string"})
     for parameters in wrongs:
         with pytest.raises(ContractError, match="not a JSON schema of an object") as error:
@@ -82,8 +82,8 @@ print(pay.gated("true", {"cents": object()}))
 
 
 def test_arguments_are_bound_as_a_plain_call_binds_them():
-    assert send.shape.bind(("ann",), {}) == {"to": "ann", "subject": "hello"}
-    assert send.shape.bind((), {"subject": "x", "to": "bob"}) == {"to": "bob", "subject": "x"}
+    assert send.spec.bind(("ann",), {}) == {"to": "ann", "subject": "hello"}
+    assert send.spec.bind((), {"subject": "x", "to": "bob"}) == {"to": "bob", "subject": "x"}
     for args, kwargs in (((), {}), (("a", "b"), {}), (("a",), {"to": "b"}), (("a",), {"cc": "b"})):
         with pytest.raises(TypeError):
             send(*args, **kwargs)
@@ -158,7 +158,7 @@ def test_annotations_that_only_type_checkers_see_are_left_out():
     def odd(when: "Nowhere", count: int) -> None:  # type: ignore[name-defined]  # noqa: F821 - that it is missing is the point
         return None
 
-    assert tool(odd).shape.types == {"when": Any, "count": int}
+    assert tool(odd).spec.types == {"when": Any, "count": int}
 
 
 def test_a_callable_object_can_be_a_tool():
@@ -457,7 +457,7 @@ def test_a_tool_that_a_host_describes_again_is_made_once_and_another_one_is_made
     clauses["effect"] = "write"
     assert described_tool("pay", schema, clauses).contract.effect == "write"
     schema["properties"]["to"] = {"type": "string"}
-    assert described_tool("pay", schema, clauses).shape.types == {"cents": int, "to": str}
+    assert described_tool("pay", schema, clauses).spec.types == {"cents": int, "to": str}
 
 
 def test_a_name_that_is_too_long_is_cut_and_keeps_what_makes_it_another():

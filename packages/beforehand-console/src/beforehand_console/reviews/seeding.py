@@ -188,7 +188,7 @@ def _title(engine: Engine, case: SeededCase, model: CaseTemplate) -> str:
         return ""
     if case.title or code is None:
         return case.title
-    return code.title_of(msgspec.json.encode(case.arguments))
+    return code.spec.title_of(msgspec.json.encode(case.arguments))
 
 
 def _arguments(case: SeededCase) -> bytes:

@@ -129,7 +129,7 @@ def _sent(tool: Tool[Any, Any], operation: OperationState) -> dict[str, Any]:
     """The arguments that were sent, if a reviewer edited the call."""
     stored = bytes(operation.intent.arguments)
     try:
-        return tool.restore(stored)
+        return tool.spec.restore(stored)
     except ArgumentError:  # the tool has changed since: use the recorded values
         return msgspec.json.decode(stored, type=dict[str, Any])
 

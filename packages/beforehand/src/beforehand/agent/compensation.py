@@ -145,7 +145,7 @@ def _check(tool: Tool[..., Any], code: Tool[..., Any], function: Callable[..., A
         )
     if code.contract.effect == "read":
         raise ContractError(f"{where}: {code.name} is a read, and changes nothing", next_step='drop effect="read"')
-    checked_parameters(shape_of(function, where), tool.shape, where)
+    checked_parameters(shape_of(function, where), tool.spec, where)
 
 
 def _declare(tool: Tool[..., Any], **clauses: Any) -> None:

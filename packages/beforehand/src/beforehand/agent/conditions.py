@@ -17,7 +17,6 @@ import msgspec
 
 from beforehand.errors import ContractError, UsageError
 from beforehand.model.contract import Contract
-from beforehand.model.tool_spec import Shape
 from beforehand.policies import Gate
 
 LONGEST: Final = 500
@@ -178,14 +177,14 @@ def _widest(value: Any) -> int:
 # --- gates ------------------------------------------------------------------------------------------------------------
 
 
-def checked_gate(contract: Contract, gate: Gate, shape: Shape, redact: frozenset[str]) -> None:
-    """Refuse a gate that cannot be judged. Raises `ContractError` naming the fix."""
+def checked_gate(contract: Contract, gate: Gate, stored: Collection[str]) -> None:
+    """Refuse a gate that cannot be judged over these parameters. Raises `ContractError` naming the fix."""
     where = f"tool {contract.tool}: gate={gate.when!r}"
     if contract.effect == "read":
         raise ContractError(f"{where}: a read changes nothing, so it needs no approval", next_step='drop effect="read"')
     if gate.when == _ALWAYS:
         return
-    known = sorted(set(shape.types) - redact)
+    known = sorted(stored)
     try:
         checked(gate.when, known)
     except ConditionError as error:

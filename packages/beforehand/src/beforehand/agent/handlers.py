@@ -86,9 +86,9 @@ class Handlers(Generic[R]):
         where = f"{kind} of tool {tool.name}"
         _refuse_contradictions(tool.contract, kind, settings, where)
         shape = shape_of(function, where)
-        parameters = checked_parameters(shape, tool.shape, where, pure=kind in _PURE)
+        parameters = checked_parameters(shape, tool.spec, where, pure=kind in _PURE)
         if kind == "verify":
-            _check_verdict(shape.returns, tool.shape, where)
+            _check_verdict(shape.returns, tool.spec, where)
         if kind in _PURE and is_async(function):
             raise ContractError(
                 f"{where} is async", next_step="it is computed while the intent is made: use a plain def"

@@ -25,7 +25,7 @@ from beforehand.agent.call import outcome_of, outcome_of_left
 from beforehand.agent.model_decisions import DecisionSettings, decide
 from beforehand.agent.model_prices import named_model
 from beforehand.agent.questions import AnswerLimit, ask, question_of
-from beforehand.agent.signatures import KNOWN_SHAPE, is_async
+from beforehand.agent.signatures import is_async
 from beforehand.agent.tool import Tool, tool
 from beforehand.engine import steps
 from beforehand.engine.active_run.scopes import SCOPE, Scope
@@ -44,7 +44,7 @@ from beforehand.errors import (
 )
 from beforehand.model.ids import NAME_LIMIT, can_name
 from beforehand.model.outcome import Outcome
-from beforehand.model.parameters import check_offered, parse_arguments
+from beforehand.model.parameters import check_offered
 from beforehand.model.tool_spec import Shape
 from beforehand.model.usage import own_name
 
@@ -141,12 +141,12 @@ class HostedRun:
     async def call(self, name: str, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> Outcome[Any]:
         """Perform a tool that the host's model chose, as the host's call of that name. A failure is not raised."""
         with self.step(name) as scope:
-            return await _outcome_of_call(scope, tool, tool.shape.bind((), arguments))
+            return await _outcome_of_call(scope, tool, tool.spec.bind((), arguments))
 
     async def call_checked(self, name: str, tool: Tool[..., Any], arguments: str | Mapping[str, Any]) -> Outcome[Any]:
         """As `call`, with arguments that the host did not check. The model is told those that do not fit."""
         try:
-            parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)
+            parsed = tool.spec.parsed(arguments)
         except (ArgumentError, TypeError, ValueError) as error:
             return _misfit(f"{self.id}/{name}", tool, error)
         return await self.call(name, tool, parsed)
@@ -203,7 +203,7 @@ class HostedRun:
                 raise
 
         with self.step(name) as scope:
-            outcome = await _outcome_of_call(scope, tool.with_body(late), tool.shape.bind((), arguments))
+            outcome = await _outcome_of_call(scope, tool.with_body(late), tool.spec.bind((), arguments))
             if not outcome.code.startswith(CONTROL):
                 return outcome, None
             kind = outcome.code.removeprefix(CONTROL)
@@ -260,7 +260,7 @@ class HostedRun:
         named = cast("Mapping[str, Any]", seen).get("tools", ()) if isinstance(seen, Mapping) else ()
         for offered in named:
             if (tool := known.get(offered)) is not None:
-                check_offered(offered, tool.redact)
+                check_offered(offered, tool.spec.redact)
         ask.__name__ = "model"
         given = settings or TurnSettings()
         decision = DecisionSettings(
@@ -273,7 +273,8 @@ class HostedRun:
 
 async def _outcome_of_call(scope: Scope, tool: Tool[..., Any], arguments: dict[str, Any]) -> Outcome[Any]:
     """Perform a call, or wait for the one that the host cancelled while it was under way and makes again."""
-    check_offered(tool.name, tool.redact)  # the host may offer it under another name, or it came after its question
+    # The host may offer it under another name, or it came after its question.
+    check_offered(tool.name, tool.spec.redact)
     try:
         step = steps.left_by_host(scope, tool, arguments)
         if step is not None:
@@ -375,21 +376,6 @@ _TYPES: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-class SchemaShape(Shape, frozen=True):
-    """The parameters of a tool that is described by a JSON schema. An optional one that is not given is left out."""
-
-    schema: Mapping[str, Any] = {}
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
-        """The arguments by name. Raises `TypeError` for those that the schema does not have."""
-        del strict  # a schema names no classes
-        missing, foreign = self.required - kwargs.keys(), kwargs.keys() - self.types.keys()
-        if args or missing or foreign:
-            problem = "takes its arguments by name" if args else f"got {sorted(foreign)}, lacks {sorted(missing)}"
-            raise TypeError(f"{self.name}() {problem}; its parameters are {', '.join(self.types) or 'none'}")
-        return {name: kwargs[name] for name in self.types if name in kwargs}
-
-
 def tool_from_schema(
     function: Callable[..., Any],
     *,
@@ -415,8 +401,9 @@ def tool_from_schema(
     body: Callable[..., Any] = awaited if is_async(function) else called
     body.__name__ = body.__qualname__ = name
     body.__module__, body.__doc__ = getattr(function, "__module__", __name__), description or None
-    body.__dict__[KNOWN_SHAPE] = _shape_from(name, parameters)
-    made = tool(name=name, **clauses)(body)
+    declaring = tool(name=name, **clauses)
+    declaring.shape = _shape_from(name, parameters)
+    made = declaring(body)
     made.late = late
     return made
 
@@ -477,7 +464,7 @@ async def _no_body() -> None:
     """A placeholder for the missing body of a tool. It is never called."""
 
 
-def _shape_from(name: str, given: object) -> SchemaShape:
+def _shape_from(name: str, given: object) -> Shape:
     shown = str(given)[:200]
     schema = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {"type": "none"})
     properties: object = schema.get("properties", {})
@@ -492,7 +479,7 @@ def _shape_from(name: str, given: object) -> SchemaShape:
     known = cast("Mapping[str, Any]", properties)
     types = {one: _type_of(part) for one, part in known.items()}
     named = [one for one in known if one.isidentifier() and not keyword.iskeyword(one)]
-    return SchemaShape(
+    return Shape(
         name=name,
         signature=Signature([Parameter(one, Parameter.KEYWORD_ONLY) for one in named]),
         positional=(),

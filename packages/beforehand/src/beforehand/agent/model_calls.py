@@ -15,7 +15,7 @@ from beforehand.engine.steps import NO_METADATA, CallMetadata, value_at
 from beforehand.errors import ArgumentError, MustHold, UsageError
 from beforehand.model.ids import can_name
 from beforehand.model.outcome import Outcome
-from beforehand.model.parameters import check_offered, parameters_schema, parse_arguments
+from beforehand.model.parameters import check_offered, parameters_schema
 
 if TYPE_CHECKING:
     from beforehand.agent.tool import Tool
@@ -49,9 +49,8 @@ class ToolBox:
 
 
 def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
-    check_offered(tool.name, tool.redact)
-    shape = tool.shape
-    parameters = getattr(shape, "schema", None) or parameters_schema(shape.types, shape.required)
+    check_offered(tool.name, tool.spec.redact)
+    parameters = tool.spec.schema or parameters_schema(tool.spec.types, tool.spec.required)
     about = inspect.getdoc(tool) or tool.name
     match style:
         case "openai":
@@ -100,15 +99,13 @@ async def _performed(
 ) -> Outcome[Any] | _Refusal:
     from beforehand.agent.call import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
-    tools = {offered: tool for offered, tool in offered_tools(scope).items() if not tool.redact}
+    tools = {offered: tool for offered, tool in offered_tools(scope).items() if not tool.spec.redact}
     if name not in tools:
         known = ", ".join(sorted(tools)) or "none"
         return _Refusal(f"there is no tool {name!r}; the tools are: {known}", "unknown_tool")
     tool: Tool[Any, Any] = tools[name]
     try:
-        parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)
-        bound = tool.shape.bind((), parsed)
-        return await outcome_of(tool, bound, named, model=True, about=about)
+        return await outcome_of(tool, tool.spec.parsed(arguments), named, model=True, about=about)
     except (ArgumentError, TypeError, ValueError) as error:
         return _Refusal(str(error), "bad_arguments")
     except MustHold as error:

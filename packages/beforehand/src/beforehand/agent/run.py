@@ -159,7 +159,7 @@ class Run:
 
     async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
         """Hold an effect until the outermost transaction commits. Outside a transaction it is sent immediately."""
-        return await on_commit(self.scope(), tool, tool.shape.bind(args, kwargs, strict=True))
+        return await on_commit(self.scope(), tool, tool.spec.bind(args, kwargs, strict=True))
 
     async def execute(
         self, plan: Plan, given: Any = None, *, approve: bool = False, relies_on: Mapping[str, Any] | Iterable[str] = ()

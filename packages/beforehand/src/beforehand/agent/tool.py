@@ -35,7 +35,6 @@ from beforehand.engine.steps import NO_METADATA, CallMetadata
 from beforehand.engine.tool_protocol import Classifier, Code
 from beforehand.errors import ArgumentError, ContractError
 from beforehand.model import records as r
-from beforehand.model.canonical.decode import restore
 from beforehand.model.canonical.encode import canonical
 from beforehand.model.contract import (
     Contract,
@@ -48,10 +47,9 @@ from beforehand.model.contract import (
     contract_digest,
 )
 from beforehand.model.outcome import Outcome
-from beforehand.model.parameters import parse_arguments
 from beforehand.model.pending import Subject, subject_of
-from beforehand.model.titles import checked_title, fields_of, title_from
-from beforehand.model.tool_spec import Shape, is_free_text
+from beforehand.model.titles import checked_title
+from beforehand.model.tool_spec import Shape, ToolSpec, spec_of
 from beforehand.model.values import ResultCodec, codec_for
 from beforehand.policies import Budget, Gate, Retry, milliseconds
 
@@ -63,24 +61,19 @@ DEFAULT_TIMEOUT = timedelta(seconds=60)
 class Tool(Generic[P, R]):
     """A tool. Call it inside a run. `outcome` does not raise on a failure; `options` changes one call's settings."""
 
-    def __init__(
-        self, function: Callable[P, Any], contract: Contract, redact: frozenset[str], *, serves: bool = False
-    ) -> None:
+    def __init__(self, function: Callable[P, Any], contract: Contract, spec: ToolSpec, *, serves: bool = False) -> None:
         functools.update_wrapper(self, function)
         self.__wrapped__ = function
-        self.shape, self.serves = without_operation(shape_of(function, "tool"), known=serves)
-        self.__signature__ = self.shape.signature
+        self.spec, self.serves = spec, serves
+        self.__signature__ = spec.signature
         # `inspect.iscoroutinefunction` reads these: frameworks take a tool for what it is, a coroutine function.
         self.__code__, self.__defaults__, self.__kwdefaults__ = coroutine_code(function), None, None
         self.name = self.__name__ = contract.tool  # frameworks take a function's name for that of the tool
-        self.codec: ResultCodec = codec_for(_result_type(self.shape))
+        self.codec: ResultCodec = codec_for(_result_type(spec))
         self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
         self.digest = contract_digest(self.contract)
-        self.redact = redact
         self.classifier: Classifier | None = None
-        self.title = ""
-        """The template of the sentence about a call."""
-        parameters = frozenset(self.shape.types) if self.serves else None
+        parameters = frozenset(spec.types) if serves else None
         self.body = Code(function, is_async(function), contract.timeout_ms, parameters)
         self.companions: dict[str, Tool[Any, Any]] = {}
         self.step: str | None = None
@@ -119,7 +112,7 @@ class Tool(Generic[P, R]):
         self, perform: Callable[..., Coroutine[object, object, Any]], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Coroutine[object, object, Any]:
         """The call as a coroutine, kept with its place: a run does not complete while it was never awaited."""
-        call = perform(self, self.shape.bind(args, kwargs, strict=True), self.step, at_once=self.at_once)
+        call = perform(self, self.spec.bind(args, kwargs, strict=True), self.step, at_once=self.at_once)
         if (scope := SCOPE.get()) is not None:
             active = scope.active
             caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # agent code that calls
@@ -172,7 +165,7 @@ class Tool(Generic[P, R]):
     def with_gate(self, gate: Gate) -> Tool[P, R]:
         """The same tool with a gate for one call. Raises `ContractError` for a read, which needs no approval."""
         if not self.asks_only:
-            checked_gate(self.contract, gate, self.shape, self.redact)
+            checked_gate(self.contract, gate, self.spec.judged)
         return _Configured(self, msgspec.structs.replace(self.contract, gate=gate), self.step, at_once=False)
 
     def asking(self, within: str = "") -> Tool[P, R]:
@@ -219,17 +212,11 @@ class Tool(Generic[P, R]):
     # --- used by the engine --------------------------------------------------------------------------------
 
     @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the tool's parameters, in order."""
-        return tuple(self.shape.types)
-
-    @property
     def subject(self) -> Subject:
         """The parameters that identify the subject of a call."""
-        free_text = frozenset(name for name, kind in self.shape.types.items() if is_free_text(kind))
         claim = self.handlers.get("claim")
         computed = claim.parameters if claim is not None else None
-        return subject_of(self.contract, self.parameters, free_text, fields_of(self.title), computed or frozenset())
+        return subject_of(self.contract, self.spec, computed or frozenset())
 
     @property
     def claims(self) -> bool:
@@ -262,30 +249,9 @@ class Tool(Generic[P, R]):
                 next_step=f"let @{self.name}.expect return plain JSON values",
             ) from error
 
-    @property
-    def judged(self) -> frozenset[str]:
-        """The parameters whose values a condition may use. These are the stored ones."""
-        return frozenset(self.shape.types) - self.redact
-
-    def title_of(self, stored: bytes) -> str:
-        """The title of a call with these stored arguments; empty if the tool has none."""
-        return title_from(self.title, stored) if self.title else ""
-
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
         """True if a call with these arguments needs approval. Raises `ConditionError` if the gate has no value."""
         return gated(gate, arguments)
-
-    def restore(self, stored: bytes) -> dict[str, Any]:
-        """The arguments of a stored intent, decoded by annotation. Raises `ArgumentError` if they do not fit."""
-        restored = restore(stored, self.shape.types)
-        try:
-            return self.shape.bind((), restored)
-        except TypeError as error:
-            raise ArgumentError(str(error), next_step=f"give {self.name} its former parameters") from error
-
-    def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
-        """The arguments of a stored intent with these changes, checked like the arguments of a model's call."""
-        return {**self.restore(stored), **parse_arguments(changes, self.shape.types, ())}
 
 
 def _text_key(key: object, what: str) -> str:
@@ -378,6 +344,9 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
 class _Decorator:
     """The decorator that `@tool(...)` returns: it keeps the types of async and sync functions alike."""
 
+    shape: Shape | None = None
+    """The parameters of the function, where a schema describes them."""
+
     def __init__(self, clauses: Mapping[str, Any]) -> None:
         self._clauses = clauses
 
@@ -387,11 +356,13 @@ class _Decorator:
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Tool[..., Any]:
         """Declare `function`."""
-        return _declared(function, **self._clauses)
+        return _declared(function, self.shape, **self._clauses)
 
 
 def _declared(
     function: Callable[..., Any],
+    shape: Shape | None = None,
+    /,
     *,
     effect: Effect = "write",
     idempotency: Key | Natural | None = None,
@@ -412,7 +383,7 @@ def _declared(
 ) -> Tool[..., Any]:
     called = tool_name(function) if name is None else name
     where = f"tool {called}"
-    shape = shape_of(function, "tool")
+    shape, serves = without_operation(shape or shape_of(function, "tool"))
     claims = (claim,) if isinstance(claim, str) else tuple(claim)
     contract = Contract(
         tool=called,
@@ -434,33 +405,34 @@ def _declared(
     check_names(pending.about if pending else (), shape, f"{where}: pending=")
     check_names(tuple(redact), shape, f"{where}: redact=")
     if contract.gate is not None:
-        checked_gate(contract, contract.gate, shape, frozenset(redact))
+        checked_gate(contract, contract.gate, shape.types.keys() - set(redact))
     if both := sorted(set(claims) & set(redact)):
         raise ContractError(
             f"{where}: {both[0]} is redacted, and a business key is stored",
             next_step=f"compute another name for the effect: @{contract.tool}.claim",
         )
-    declared: Tool[..., Any] = Tool(function, contract, frozenset(redact))
-    declared.classifier = checked_classifier(classify, where)
-    if title is not None:
-        declared.title = _titled(title, declared)
+    classifier = checked_classifier(classify, where)
+    title = "" if title is None else _titled(title, contract, shape.types.keys() - set(redact))
+    declared: Tool[..., Any] = Tool(function, contract, spec_of(shape, redact, title), serves=serves)
+    declared.classifier = classifier
     return declared
 
 
-def _titled(template: str, tool: Tool[..., Any]) -> str:
-    if tool.contract.effect == "read":
+def _titled(template: str, contract: Contract, stored: Collection[str]) -> str:
+    if contract.effect == "read":
         raise ContractError(
-            f"tool {tool.name} is a read: a title is for calls that people approve or resolve",
+            f"tool {contract.tool} is a read: a title is for calls that people approve or resolve",
             next_step='drop title=, or drop effect="read"',
         )
-    return checked_title(template, tool.name, tool.judged)
+    return checked_title(template, contract.tool, stored)
 
 
 def tool_from(function: Callable[..., Any], timeout: timedelta) -> Tool[..., Any]:
     """A plain function as a plain write, for handlers that are operations of their own."""
     contract = Contract(function.__name__, timeout_ms=milliseconds(timeout))
     check_clauses(contract)
-    return Tool(function, contract, frozenset(), serves=True)
+    shape, serves = without_operation(shape_of(function, "tool"), known=True)
+    return Tool(function, contract, spec_of(shape), serves=serves)
 
 
 def _result_type(shape: Shape) -> Any:

@@ -103,7 +103,7 @@ class Transaction:
         scope = SCOPE.get()
         if scope is None or scope.active is not self._outside.active:
             raise UsageError(f"on_commit of {self.name} was called outside its run", next_step="call it in its body")
-        return await on_commit(scope, tool, tool.shape.bind(args, kwargs, strict=True))
+        return await on_commit(scope, tool, tool.spec.bind(args, kwargs, strict=True))
 
     def abort(self, why: str) -> NoReturn:
         """Abort the transaction from inside its body. `TransactionAborted` then reports what was undone."""

@@ -39,7 +39,7 @@ async def plan(call: CommandCall, what: str, names: tuple[str, ...]) -> int:
     prints the JSON Schema of plans for a model. Nothing is written or recorded.
     """
     if what == "schema":
-        schema = plan_schema(tool for tool in tools_of(load_agent(names[-1])).values() if not tool.redact)
+        schema = plan_schema(tool for tool in tools_of(load_agent(names[-1])).values() if not tool.spec.redact)
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(schema)) + b"\n")
         return 0
     if len(names) != 2:

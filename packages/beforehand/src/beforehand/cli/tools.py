@@ -52,7 +52,7 @@ def tools(call: CommandCall, targets: tuple[str, ...], linting: bool, accept: tu
 
 def _list(screen: Screen, agents: list[AnyAgent]) -> int:
     found = [
-        clauses(tool.contract, redacted=tool.redact, claims=tool.claims, where=tool.where)
+        clauses(tool.contract, redacted=tool.spec.redact, claims=tool.claims, where=tool.where)
         for tool in gather_tools(agents, ()).values()
     ]
     found.sort(key=lambda one: (_ORDER.index(one.danger), one.tool))

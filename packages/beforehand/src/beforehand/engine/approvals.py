@@ -228,8 +228,8 @@ def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, sec
     Raises `UsageError` (`ArgumentError` where a value does not fit its parameter), saying what is wrong.
     """
     intent = operation.intent
-    arguments = tool.edited(bytes(intent.arguments), bytes(changes))
-    written = forms(arguments, tool.redact)
+    arguments = tool.spec.edited(bytes(intent.arguments), bytes(changes))
+    written = forms(arguments, tool.spec.redact)
     if written.stored == bytes(intent.arguments):
         raise ArgumentError("nothing is different", next_step="approve it as it is")
     if not written.executable:
@@ -242,7 +242,7 @@ def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, sec
         intent,
         arguments=r.Raw(written.stored),
         digest=digest(secret, written.identity),
-        title=tool.title_of(written.stored),
+        title=tool.spec.title_of(written.stored),
         expected=tool.expected(arguments) if tool.contract.expects else r.NOTHING,
     )
 

@@ -412,7 +412,7 @@ def thing_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes, about:
 def parameters_of(tool: ToolCode, about: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The parameters by which a call of this tool says what it is about."""
     if about:
-        return about if set(about) <= set(tool.parameters) else LITERAL
+        return about if set(about) <= tool.spec.types.keys() else LITERAL
     contract = tool.contract
     declared = contract.pending is not None and contract.pending.about
     return BY_CLAIM if tool.claims and not (declared or contract.claim) else tool.subject.names

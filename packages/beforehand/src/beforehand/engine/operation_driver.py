@@ -358,7 +358,7 @@ def decoded(driver: OperationDriver) -> dict[str, Any]:
     if given is not None and not intent.executable:
         return deepcopy(given)  # a tool may change what it is given, and another attempt sends the same
     try:
-        return tool.restore(bytes(intent.arguments))
+        return tool.spec.restore(bytes(intent.arguments))
     except ArgumentError:
         if given is None:
             raise
@@ -412,7 +412,7 @@ def masked(driver: OperationDriver, end: r.End) -> r.End:
     masks, tool = driver.log.masks, driver.tool
     if not masks or tool is None:
         return end
-    kept = masks.end(end, driver.arguments, tool.redact)
+    kept = masks.end(end, driver.arguments, tool.spec.redact)
     if kept.result == end.result or not tool.codec.misfit(bytes(kept.result)):
         return kept
     why = "the result repeats a secret, and what remains without it does not fit the tool's annotation"
@@ -422,4 +422,4 @@ def masked(driver: OperationDriver, end: r.End) -> r.End:
 def masked_value(driver: OperationDriver, value: r.Raw) -> r.Raw:
     """A JSON value without the secrets that the call was given: the same each time, so that readings compare."""
     masks, tool = driver.log.masks, driver.tool
-    return masks.own(value, driver.arguments, tool.redact) if masks and tool is not None else value
+    return masks.own(value, driver.arguments, tool.spec.redact) if masks and tool is not None else value

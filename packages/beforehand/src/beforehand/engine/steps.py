@@ -102,9 +102,9 @@ async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
     active, tool = scope.active, call.tool
     if active.closed:
         await refuse(scope)
-    written = forms(call.arguments, tool.redact)
-    if tool.redact:
-        active.masks.redact(call.arguments, tool.redact)
+    written = forms(call.arguments, tool.spec.redact)
+    if tool.spec.redact:
+        active.masks.redact(call.arguments, tool.spec.redact)
     step = scope.step(tool.name, call.step)
     recorded = active.history.operations.get(step)
     if recorded is not None:
@@ -213,7 +213,7 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
         executable=written.executable,
         late=tool.late,
         asks_only=tool.asks_only,
-        title=tool.title_of(written.stored),
+        title=tool.spec.title_of(written.stored),
         hold=_holder_of(active, step) if call.hold else "",
         price=tool.contract.budget.call,
     )
@@ -284,7 +284,7 @@ def left_by_host(scope: Scope, tool: ToolCode, arguments: Mapping[str, Any]) -> 
         if recorded is None or step not in active.history.delivered.left:
             continue
         called = recorded.as_called
-        if _same_arguments(active, called.arguments, called.digest, forms(arguments, tool.redact)):
+        if _same_arguments(active, called.arguments, called.digest, forms(arguments, tool.spec.redact)):
             return step
     return None
 
@@ -378,9 +378,9 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     active, tool = scope.active, call.tool
     if active.closed:
         await refuse(scope)
-    written = forms(call.arguments, tool.redact)
-    if tool.redact:
-        active.masks.redact(call.arguments, tool.redact)
+    written = forms(call.arguments, tool.spec.redact)
+    if tool.spec.redact:
+        active.masks.redact(call.arguments, tool.spec.redact)
     step = scope.step(tool.name, call.step)
     recorded = active.history.steps.answers.get(step)
     if recorded is None:

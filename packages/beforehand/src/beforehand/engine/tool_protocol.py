@@ -16,6 +16,7 @@ from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.contract import Contract
 from beforehand.model.pending import Subject
 from beforehand.model.policy import Draw, PolicyFacts, Ruling
+from beforehand.model.tool_spec import ToolSpec
 from beforehand.model.values import ResultCodec
 from beforehand.policies import RunBudget
 
@@ -99,22 +100,8 @@ class ToolCode(Protocol):
         ...
 
     @property
-    def redact(self) -> frozenset[str]:
-        """Parameters whose values are never stored."""
-        ...
-
-    @property
-    def judged(self) -> frozenset[str]:
-        """Parameters whose values a condition may use."""
-        ...
-
-    def title_of(self, stored: bytes) -> str:
-        """One sentence about a call with these stored arguments; empty where it has none."""
-        ...
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the tool's parameters, in order."""
+    def spec(self) -> ToolSpec:
+        """Its parameters, and what its declaration says of their values."""
         ...
 
     @property
@@ -137,14 +124,6 @@ class ToolCode(Protocol):
 
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
         """True if a call with these arguments needs a person's approval. Raises `ValueError` if that is undecidable."""
-        ...
-
-    def restore(self, stored: bytes) -> dict[str, Any]:
-        """The arguments of a stored intent, decoded by annotation."""
-        ...
-
-    def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
-        """The arguments of a stored intent with some of them changed. Raises `ArgumentError` where they do not fit."""
         ...
 
 

@@ -362,7 +362,7 @@ def _start_companions(active: ActiveRun, boundary: TransactionState, steps: tupl
         intent = msgspec.structs.replace(
             forward.intent, tool=code.name, contract=code.digest, origin="code", claim="", generation=0, outside=0,
             words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
-            title=code.title_of(bytes(forward.intent.arguments)),
+            title=code.spec.title_of(bytes(forward.intent.arguments)),
             compensates=step if kind == UNDO else "", confirms=step if kind == CONFIRM else "", late=False,
             price=code.contract.budget.call,
         )  # fmt: skip

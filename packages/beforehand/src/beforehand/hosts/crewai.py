@@ -343,7 +343,7 @@ def _declared(ours: AnyTool, settings: _Settings) -> Any:
     async def unused(**arguments: Any) -> Any:
         return await ours(**arguments)
 
-    shape = ours.shape
+    shape = ours.spec
     fields: dict[str, Any] = {
         name: (kind, ... if name in shape.required else shape.defaults.get(name)) for name, kind in shape.types.items()
     }

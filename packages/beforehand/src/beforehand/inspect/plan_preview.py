@@ -105,7 +105,7 @@ def _in_order(plan: Plan) -> list[PlanStep]:
 
 async def _read(tool: AnyTool, call: Call, answers: Mapping[str, Any]) -> Any:
     sent = resolved(call.arguments, answers, {})
-    arguments = tool.shape.bind((), parse_planned(sent, tool.shape.types, tool.shape.required))
+    arguments = tool.spec.bind((), parse_planned(sent, tool.spec.types, tool.spec.required))
     answer = tool.body.function(**arguments)
     stored, _ = tool.codec.round_trip(await answer if tool.body.is_async else answer)
     return msgspec.json.decode(stored)

@@ -10,6 +10,7 @@ import msgspec
 from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.contract import Contract
 from beforehand.model.ids import stream
+from beforehand.model.tool_spec import ToolSpec
 
 FREE_TEXT: Final = frozenset({
     "body", "caption", "comment", "content", "description", "html", "markdown", "message", "note", "prompt", "reason",
@@ -40,20 +41,15 @@ class Subject(msgspec.Struct, frozen=True):
     guessed: bool
 
 
-def subject_of(
-    contract: Contract,
-    parameters: tuple[str, ...],
-    free_text: frozenset[str],
-    titled: tuple[str, ...],
-    computed: frozenset[str],
-) -> Subject:
+def subject_of(contract: Contract, spec: ToolSpec, computed: frozenset[str]) -> Subject:
     """The subject of the calls of a tool: what a clause names, else what its title names, else all its parameters.
 
-    Of the last two, `free_text` does not count, unless there is nothing else. `computed` are the parameters from which
+    Of the last two, free text does not count, unless there is nothing else. `computed` are the parameters from which
     a handler computes the business key.
     """
     about = contract.pending.about if contract.pending is not None else ()
     declared = about or contract.claim or (contract.once.parameters if contract.once is not None else ())
+    parameters, titled, free_text = tuple(spec.types), spec.titled, spec.free_text
     by_name = frozenset[str]() if free_text else FREE_TEXT.intersection(parameters)
     open_to_names = bool(by_name.intersection(titled)) if titled else len(parameters) > 1
     guessed = open_to_names and not (declared or free_text or computed)

@@ -10,10 +10,13 @@ from typing import Any, TypeGuard, cast
 
 import msgspec
 
+from beforehand.model.canonical.decode import restore
 from beforehand.model.canonical.forms import Redacted, is_model
 from beforehand.model.contract import FreeText
 from beforehand.model.errors import ArgumentError
+from beforehand.model.parameters import parse_arguments
 from beforehand.model.secret import Secret
+from beforehand.model.titles import fields_of, title_from
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -26,6 +29,8 @@ class Shape(msgspec.Struct, frozen=True):
     defaults: Mapping[str, Any]
     required: frozenset[str]
     returns: Any
+    schema: Mapping[str, Any] | None = None
+    """The JSON schema that describes them, of a tool made from one: an optional one that is not given is left out."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
         """The arguments by parameter name, defaults included. Raises `TypeError` as a plain call would.
@@ -35,12 +40,15 @@ class Shape(msgspec.Struct, frozen=True):
         bound = dict(zip(self.positional, args, strict=False))
         complete = self.required <= bound.keys() | kwargs.keys() <= self.types.keys()
         if not complete or len(args) > len(self.positional) or not bound.keys().isdisjoint(kwargs):
-            self.signature.bind(*args, **kwargs)  # raises the usual error
-            raise TypeError(f"{self.name}() cannot be called with these arguments")
+            if self.schema is None:
+                self.signature.bind(*args, **kwargs)  # raises the usual error
+            missing, foreign = self.required - kwargs.keys(), kwargs.keys() - self.types.keys()
+            problem = "takes its arguments by name" if args else f"got {sorted(foreign)}, lacks {sorted(missing)}"
+            raise TypeError(f"{self.name}() {problem}; its parameters are {', '.join(self.types) or 'none'}")
         if kwargs or len(bound) < len(self.types):
-            bound.update(kwargs)
-            bound = {name: bound[name] if name in bound else self.defaults[name] for name in self.types}
-        for name, kind in self.types.items() if strict else ():
+            given = {**self.defaults, **bound, **kwargs}
+            bound = {name: given[name] for name in self.types if name in given}
+        for name, kind in self.types.items() if strict and self.schema is None else ():  # a schema names no classes
             value = bound[name]
             if type(value) is not kind and value is not self.defaults.get(name, kind) and not fits(value, kind):
                 raise ArgumentError(
@@ -49,6 +57,56 @@ class Shape(msgspec.Struct, frozen=True):
                     next_step=f"convert it before the call, or change the annotation of {name}",
                 )
         return bound
+
+
+class ToolSpec(Shape, frozen=True):
+    """The parameters of a tool's calls, and what its declaration says of their values.
+
+    Values of `redact` are never stored, and those of `free_text` only word a call. `title` is the template of the
+    sentence about one, which shows the parameters `titled`.
+    """
+
+    redact: frozenset[str] = frozenset()
+    title: str = ""
+    titled: tuple[str, ...] = ()
+    free_text: frozenset[str] = frozenset()
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """The parameters whose values a condition may use. These are the stored ones."""
+        return frozenset(self.types) - self.redact
+
+    def title_of(self, stored: bytes) -> str:
+        """The title of a call with these stored arguments; empty if the tool has none."""
+        return title_from(self.title, stored) if self.title else ""
+
+    def parsed(self, sent: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that a model sent. Raises `ArgumentError`, whose text can be sent back to it."""
+        return self.bind((), parse_arguments(sent, self.types, self.required))
+
+    def restore(self, stored: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent, decoded by annotation. Raises `ArgumentError` if they do not fit."""
+        restored = restore(stored, self.types)
+        try:
+            return self.bind((), restored)
+        except TypeError as error:
+            raise ArgumentError(str(error), next_step=f"give {self.name} its former parameters") from error
+
+    def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent with these changes, checked like the arguments of a model's call."""
+        return {**self.restore(stored), **parse_arguments(changes, self.types, ())}
+
+
+def spec_of(shape: Shape, redact: Collection[str] = (), title: str = "") -> ToolSpec:
+    """What the declaration of a tool with these parameters says of its calls."""
+    free_text = frozenset(name for name, kind in shape.types.items() if is_free_text(kind))
+    return ToolSpec(
+        **msgspec.structs.asdict(shape),
+        redact=frozenset(redact),
+        title=title,
+        titled=fields_of(title),
+        free_text=free_text,
+    )
 
 
 def classes_of(kind: Any) -> tuple[type, ...]:

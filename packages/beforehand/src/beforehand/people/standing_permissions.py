@@ -74,7 +74,7 @@ def _check(engine: Engine, wanted: StandingPermission, now_ms: int) -> None:
 
 def _fits(tool: ToolCode, wanted: StandingPermission) -> None:
     """Check its parameters, if the tool's code is at hand: a permission that names another one covers no call."""
-    known = sorted(tool.judged)
+    known = sorted(tool.spec.judged)
     try:
         checked(wanted.where, known)
     except ConditionError as error:

@@ -66,7 +66,7 @@ class PlanDependencies:
         """
 
         def call(one: Call) -> dict[str, Any]:
-            defaults = {name: value for name, value in tools[one.tool].shape.defaults.items() if value is not None}
+            defaults = {name: value for name, value in tools[one.tool].spec.defaults.items() if value is not None}
             plain: dict[str, Any] = msgspec.to_builtins(one)
             return {**plain, "arguments": {**_plain(defaults), **resolved(one.arguments, None, self._named)}}
 

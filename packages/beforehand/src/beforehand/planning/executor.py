@@ -57,7 +57,7 @@ def check_plan(
 
 def known_of(tool: Tool[Any, Any]) -> KnownStep:
     """The properties of a tool that a check of its calls needs."""
-    return KnownStep(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns, tool.redact)
+    return KnownStep(tool.contract, tool.spec.types, tool.spec.required, tool.spec.returns, tool.spec.redact)
 
 
 async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanResult:
@@ -342,7 +342,7 @@ class PlanExecution:
             sent = cast("dict[str, Any]", resolved(call.arguments, self._results, self._dependencies.facts))
         except (LookupError, TypeError) as error:
             raise ArgumentError(f"{call.tool}: a result has no such part: {error}") from error
-        arguments: dict[str, Any] = tool.shape.bind((), parse_planned(sent, tool.shape.types, tool.shape.required))
+        arguments: dict[str, Any] = tool.spec.bind((), parse_planned(sent, tool.spec.types, tool.spec.required))
         return tool, arguments
 
     async def _chose(self, chosen: Chosen) -> None:

@@ -48,13 +48,13 @@ def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
 
 def _call(tool: Tool[..., Any], definitions: dict[str, Schema]) -> Schema:
     """One call of this tool. Definitions of its types are stored under the tool's name, so that names cannot clash."""
-    check_offered(tool.name, tool.redact)
-    parameters = parameters_schema(tool.shape.types, tool.shape.required)
+    check_offered(tool.name, tool.spec.redact)
+    parameters = parameters_schema(tool.spec.types, tool.spec.required)
     arguments: dict[str, Schema] = {}
     for name, schema in parameters["properties"].items():
         value, needed = strict(schema, parameters.get("$defs", {}), f"{tool.name}.") or (_AS_TEXT, {})
         definitions |= needed
-        left_out = () if name in tool.shape.required else (_NULL,)
+        left_out = () if name in tool.spec.required else (_NULL,)
         arguments[name] = one_of(value, _to(_RESULT), _to(_FACT), *left_out)
     within = {**_TEXT, "description": "limits each result, such as cents <= 50000 && city in ['Rome']; empty for none"}
     return closed({"tool": {**_TEXT, "const": tool.name}, "arguments": closed(arguments), "within": within})

@@ -128,7 +128,7 @@ class World:
         the rest when it receives the same key again.
         """
         called = _called(tool)
-        if parameter and parameter not in called.shape.types:
+        if parameter and parameter not in called.spec.types:
             raise UsageError(f"{called.name} has no parameter {parameter!r} of which half could be done")
         self._fault(called, Fault("half_lands", times, parameter=parameter))
 
