@@ -19,7 +19,6 @@ DEEPEST_NESTING = 3
 KNOWN_LONG: dict[str, int] = {}
 KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
     "packages/beforehand/src/beforehand/agent/tool.py:tool": 16,
-    "packages/beforehand/src/beforehand/agent/tool.py:_declared": 17,
     "packages/beforehand/src/beforehand/agent/tool.py:Tool.options": 9,
     "packages/beforehand/src/beforehand/agent/agent.py:agent": 10,
     "packages/beforehand/src/beforehand/agent/run.py:Run.start": 8,

@@ -47,9 +47,8 @@ from beforehand.model.contract import (
     contract_digest,
 )
 from beforehand.model.outcome import Outcome
-from beforehand.model.pending import Subject, subject_of
 from beforehand.model.titles import checked_title
-from beforehand.model.tool_spec import Shape, ToolSpec, spec_of
+from beforehand.model.tool_spec import Shape, Subject, ToolSpec, spec_of, subject_of
 from beforehand.model.values import ResultCodec, codec_for
 from beforehand.policies import Budget, Gate, Retry, milliseconds
 
@@ -332,13 +331,13 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     Raises `ContractError` if the clauses contradict each other. The error names the fix.
     """
     if function is not None:
-        return _declared(function)
-    known = _declared.__kwdefaults__ or {}
-    if unknown := clauses.keys() - known.keys():
+        return _declared(function, ToolClauses())
+    known = ToolClauses.__struct_fields__
+    if unknown := clauses.keys() - set(known):
         raise ContractError(
             f"@tool does not take {', '.join(sorted(unknown))}", known=f"it takes {', '.join(sorted(known))}"
         )
-    return _Decorator(clauses)
+    return _Decorator(ToolClauses(**clauses))
 
 
 class _Decorator:
@@ -347,7 +346,7 @@ class _Decorator:
     shape: Shape | None = None
     """The parameters of the function, where a schema describes them."""
 
-    def __init__(self, clauses: Mapping[str, Any]) -> None:
+    def __init__(self, clauses: ToolClauses) -> None:
         self._clauses = clauses
 
     @overload
@@ -356,64 +355,66 @@ class _Decorator:
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Tool[..., Any]:
         """Declare `function`."""
-        return _declared(function, self.shape, **self._clauses)
+        return _declared(function, self._clauses, self.shape)
 
 
-def _declared(
-    function: Callable[..., Any],
-    shape: Shape | None = None,
-    /,
-    *,
-    effect: Effect = "write",
-    idempotency: Key | Natural | None = None,
-    claim: str | tuple[str, ...] = (),
-    once: Once | None = None,
-    pending: Pending | None = None,
-    timeout: timedelta = DEFAULT_TIMEOUT,
-    retry: Retry | None = None,
-    budget: Budget | None = None,
-    on_unknown: OnUnknown = "suspend",
-    rejections: Collection[int] = (),
-    not_sent: Collection[int] = (),
-    classify: Classifier | None = None,
-    redact: Collection[str] = (),
-    gate: str | Gate = "",
-    name: str | None = None,
-    title: str | None = None,
-) -> Tool[..., Any]:
-    called = tool_name(function) if name is None else name
+class ToolClauses(msgspec.Struct, frozen=True):
+    """The clauses of one tool, as `tool` explains them."""
+
+    effect: Effect = "write"
+    idempotency: Key | Natural | None = None
+    claim: str | tuple[str, ...] = ()
+    once: Once | None = None
+    pending: Pending | None = None
+    timeout: timedelta = DEFAULT_TIMEOUT
+    retry: Retry | None = None
+    budget: Budget | None = None
+    on_unknown: OnUnknown = "suspend"
+    rejections: Collection[int] = ()
+    not_sent: Collection[int] = ()
+    classify: Classifier | None = None
+    redact: Collection[str] = ()
+    gate: str | Gate = ""
+    name: str | None = None
+    title: str | None = None
+
+
+def _declared(function: Callable[..., Any], given: ToolClauses, shape: Shape | None = None) -> Tool[..., Any]:
+    called = tool_name(function) if given.name is None else given.name
     where = f"tool {called}"
     shape, serves = without_operation(shape or shape_of(function, "tool"))
-    claims = (claim,) if isinstance(claim, str) else tuple(claim)
+    claims = (given.claim,) if isinstance(given.claim, str) else tuple(given.claim)
     contract = Contract(
         tool=called,
-        effect=effect,
-        idempotency=idempotency,
-        timeout_ms=milliseconds(timeout),
-        retry=retry,
-        budget=budget or Budget(),
-        on_unknown=on_unknown,
-        rejections=(*rejections_of(rejections, "rejected", where), *rejections_of(not_sent, "not_sent", where)),
+        effect=given.effect,
+        idempotency=given.idempotency,
+        timeout_ms=milliseconds(given.timeout),
+        retry=given.retry,
+        budget=given.budget or Budget(),
+        on_unknown=given.on_unknown,
+        rejections=(
+            *rejections_of(given.rejections, "rejected", where), *rejections_of(given.not_sent, "not_sent", where)
+        ),
         claim=claims,
-        once=once,
-        pending=pending,
-        gate=Gate(gate) if isinstance(gate, str) and gate else gate or None,
-    )
+        once=given.once,
+        pending=given.pending,
+        gate=Gate(given.gate) if isinstance(given.gate, str) and given.gate else given.gate or None,
+    )  # fmt: skip
     check_clauses(contract)
     check_names(claims, shape, f"{where}: claim=")
-    check_names(once.parameters if once else (), shape, f"{where}: once=")
-    check_names(pending.about if pending else (), shape, f"{where}: pending=")
-    check_names(tuple(redact), shape, f"{where}: redact=")
+    check_names(given.once.parameters if given.once else (), shape, f"{where}: once=")
+    check_names(given.pending.about if given.pending else (), shape, f"{where}: pending=")
+    check_names(tuple(given.redact), shape, f"{where}: redact=")
     if contract.gate is not None:
-        checked_gate(contract, contract.gate, shape.types.keys() - set(redact))
-    if both := sorted(set(claims) & set(redact)):
+        checked_gate(contract, contract.gate, shape.types.keys() - set(given.redact))
+    if both := sorted(set(claims) & set(given.redact)):
         raise ContractError(
             f"{where}: {both[0]} is redacted, and a business key is stored",
             next_step=f"compute another name for the effect: @{contract.tool}.claim",
         )
-    classifier = checked_classifier(classify, where)
-    title = "" if title is None else _titled(title, contract, shape.types.keys() - set(redact))
-    declared: Tool[..., Any] = Tool(function, contract, spec_of(shape, redact, title), serves=serves)
+    classifier = checked_classifier(given.classify, where)
+    title = "" if given.title is None else _titled(given.title, contract, shape.types.keys() - set(given.redact))
+    declared: Tool[..., Any] = Tool(function, contract, spec_of(shape, given.redact, title), serves=serves)
     declared.classifier = classifier
     return declared
 

@@ -14,9 +14,8 @@ import msgspec
 from beforehand.engine.environment import Environment
 from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.contract import Contract
-from beforehand.model.pending import Subject
 from beforehand.model.policy import Draw, PolicyFacts, Ruling
-from beforehand.model.tool_spec import ToolSpec
+from beforehand.model.tool_spec import Subject, ToolSpec
 from beforehand.model.values import ResultCodec
 from beforehand.policies import RunBudget
 

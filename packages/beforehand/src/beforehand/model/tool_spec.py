@@ -1,4 +1,4 @@
-"""What a tool's declaration says about the arguments of its calls: read once, where the tool is declared."""
+"""The declared properties of the arguments of a tool's calls: read once, where the tool is declared."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import inspect
 import types
 import typing
 from collections.abc import Collection, Mapping
-from typing import Any, TypeGuard, cast
+from typing import Any, Final, TypeGuard, cast
 
 import msgspec
 
 from beforehand.model.canonical.decode import restore
 from beforehand.model.canonical.forms import Redacted, is_model
-from beforehand.model.contract import FreeText
+from beforehand.model.contract import Contract, FreeText
 from beforehand.model.errors import ArgumentError
 from beforehand.model.parameters import parse_arguments
 from beforehand.model.secret import Secret
@@ -98,7 +98,7 @@ class ToolSpec(Shape, frozen=True):
 
 
 def spec_of(shape: Shape, redact: Collection[str] = (), title: str = "") -> ToolSpec:
-    """What the declaration of a tool with these parameters says of its calls."""
+    """The specification of a tool with these parameters."""
     free_text = frozenset(name for name, kind in shape.types.items() if is_free_text(kind))
     return ToolSpec(
         **msgspec.structs.asdict(shape),
@@ -107,6 +107,54 @@ def spec_of(shape: Shape, redact: Collection[str] = (), title: str = "") -> Tool
         titled=fields_of(title),
         free_text=free_text,
     )
+
+
+# --- the subject of a call -------------------------------------------------------------------------------------------
+
+
+FREE_TEXT: Final = frozenset({
+    "body", "caption", "comment", "content", "description", "html", "markdown", "message", "note", "prompt", "reason",
+    "subject", "summary", "text", "title", "wording",
+})  # fmt: skip
+"""The names that are taken for free text in a tool that declares neither its subject nor its free text.
+
+Without them, such a tool sends the same mail again in other words. `tools --lint` reports each tool that depends on
+them.
+"""
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The parameters that identify the subject of a call, `names`, and those that hold `free_text`.
+
+    `named` are those that tell calls apart: `names`, and all that a clause or the title names. With `guessed`, nothing
+    declares which of the parameters identify it.
+    """
+
+    names: tuple[str, ...]
+    free_text: frozenset[str]
+    named: frozenset[str]
+    guessed: bool
+
+
+def subject_of(contract: Contract, spec: ToolSpec, computed: frozenset[str]) -> Subject:
+    """The subject of the calls of a tool: what a clause names, else what its title names, else all its parameters.
+
+    Of the last two, free text does not count, unless there is nothing else. `computed` are the parameters from which
+    a handler computes the business key.
+    """
+    about = contract.pending.about if contract.pending is not None else ()
+    declared = about or contract.claim or (contract.once.parameters if contract.once is not None else ())
+    parameters, titled, free_text = tuple(spec.types), spec.titled, spec.free_text
+    by_name = frozenset[str]() if free_text else FREE_TEXT.intersection(parameters)
+    open_to_names = bool(by_name.intersection(titled)) if titled else len(parameters) > 1
+    guessed = open_to_names and not (declared or free_text or computed)
+    free_text = free_text or by_name
+    choices = (tuple(name for name in names if name not in free_text) for names in (titled, parameters))
+    names = declared or next(filter(None, choices), titled or parameters)
+    return Subject(names, free_text, frozenset((*names, *contract.claim, *computed, *titled)), guessed)
+
+
+# --- annotations -----------------------------------------------------------------------------------------------------
 
 
 def classes_of(kind: Any) -> tuple[type, ...]:
