@@ -166,7 +166,6 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 ENGINE_ONLY: Final[dict[str, set[str]]] = {
-    "Tool": {"claims", "business_key", "expected", "restore", "subject"},
     "Agent": {"stored_input", "begin"},
     "Beforehand": {"engine"},
     "SqliteJournal": {"*"},

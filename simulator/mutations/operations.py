@@ -475,7 +475,9 @@ OPERATIONS: Final = (
         "beforehand.engine.operation_driver:decoded",
         arguments_drift,
     ),
-    Mutant("business key ignored", "two runs may do one thing", "beforehand.agent.tool:Tool.claims", not_kept),
+    Mutant(
+        "business key ignored", "two runs may do one thing", "beforehand.engine.tool_protocol:ToolCode.claims", not_kept
+    ),
     Mutant(
         "everything rides",
         "the outcome of a plain write is returned before it is durable",

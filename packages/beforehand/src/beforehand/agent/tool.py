@@ -32,10 +32,8 @@ from beforehand.engine.active_run.run import FEWEST_CALLS
 from beforehand.engine.active_run.scopes import SCOPE
 from beforehand.engine.calls import keep_unbegun
 from beforehand.engine.steps import NO_METADATA, CallMetadata
-from beforehand.engine.tool_protocol import Classifier, Code
-from beforehand.errors import ArgumentError, ContractError
-from beforehand.model import records as r
-from beforehand.model.canonical.encode import canonical
+from beforehand.engine.tool_protocol import Classifier, Code, ToolCode
+from beforehand.errors import ContractError
 from beforehand.model.contract import (
     Contract,
     Effect,
@@ -48,7 +46,7 @@ from beforehand.model.contract import (
 )
 from beforehand.model.outcome import Outcome
 from beforehand.model.titles import checked_title
-from beforehand.model.tool_spec import Shape, Subject, ToolSpec, spec_of, subject_of
+from beforehand.model.tool_spec import Shape, ToolSpec, spec_of
 from beforehand.model.values import ResultCodec, codec_for
 from beforehand.policies import Budget, Gate, Retry, milliseconds
 
@@ -57,7 +55,7 @@ R = TypeVar("R")
 DEFAULT_TIMEOUT = timedelta(seconds=60)
 
 
-class Tool(Generic[P, R]):
+class Tool(ToolCode, Generic[P, R]):
     """A tool. Call it inside a run. `outcome` does not raise on a failure; `options` changes one call's settings."""
 
     def __init__(self, function: Callable[P, Any], contract: Contract, spec: ToolSpec, *, serves: bool = False) -> None:
@@ -68,10 +66,9 @@ class Tool(Generic[P, R]):
         # `inspect.iscoroutinefunction` reads these: frameworks take a tool for what it is, a coroutine function.
         self.__code__, self.__defaults__, self.__kwdefaults__ = coroutine_code(function), None, None
         self.name = self.__name__ = contract.tool  # frameworks take a function's name for that of the tool
-        self.codec: ResultCodec = codec_for(_result_type(spec))
+        self.codec = codec_for(_result_type(spec))
         self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
         self.digest = contract_digest(self.contract)
-        self.classifier: Classifier | None = None
         parameters = frozenset(spec.types) if serves else None
         self.body = Code(function, is_async(function), contract.timeout_ms, parameters)
         self.companions: dict[str, Tool[Any, Any]] = {}
@@ -80,13 +77,7 @@ class Tool(Generic[P, R]):
         self.at_once = False
         """True if an irreversible call inside a transaction is sent at once."""
         self.about: CallMetadata = NO_METADATA
-        self.handlers: dict[str, Code] = {}
-        self.late = False
-        """True if its body comes with each call: only the code of a host has it."""
-        self.gone: Callable[[], bool] = bool
-        """Returns true once its body, a block of agent code, was cancelled and cannot be called again."""
-        self.asks_only = False
-        """True if a call of it asks people and sends nothing: a yes settles it."""
+        self.handlers = {}
         self.where = _place(function)
 
     def __repr__(self) -> str:
@@ -208,60 +199,9 @@ class Tool(Generic[P, R]):
         """Register a computed business key: a synchronous function that returns text."""
         return Handlers(self, "claim")
 
-    # --- used by the engine --------------------------------------------------------------------------------
-
-    @property
-    def subject(self) -> Subject:
-        """The parameters that identify the subject of a call."""
-        claim = self.handlers.get("claim")
-        computed = claim.parameters if claim is not None else None
-        return subject_of(self.contract, self.spec, computed or frozenset())
-
-    @property
-    def claims(self) -> bool:
-        """True if it declares a business key."""
-        return bool(self.contract.claim) or "claim" in self.handlers
-
-    def business_key(self, arguments: Mapping[str, Any]) -> str:
-        """The business key: the name of the one real-world effect of these arguments.
-
-        Equal values have one name, in whatever order. Raises `ArgumentError` if they name none.
-        """
-        if (code := self.handlers.get("claim")) is not None:
-            named = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
-            return _text_key(named, f"the claim of {self.name}")
-        parts = {name: arguments[name] for name in self.contract.claim}
-        if len(parts) > 1:
-            return canonical(parts).decode()
-        ((name, only),) = parts.items()
-        return _text_key(only, name) if only is None or isinstance(only, str) else canonical(parts).decode()
-
-    def expected(self, arguments: Mapping[str, Any]) -> r.Raw:
-        """The evidence of a success. Raises `ArgumentError` unless it is plain JSON."""
-        code = self.handlers["expect"]
-        value = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
-        try:
-            return r.Raw(msgspec.json.encode(value))
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(
-                f"the expected evidence of {self.name} cannot be recorded: {error}; nothing was sent",
-                next_step=f"let @{self.name}.expect return plain JSON values",
-            ) from error
-
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
         """True if a call with these arguments needs approval. Raises `ConditionError` if the gate has no value."""
         return gated(gate, arguments)
-
-
-def _text_key(key: object, what: str) -> str:
-    """A business key that is one text. An empty one is refused: it would name every effect, or none."""
-    if not isinstance(key, str) or not key:
-        raise ArgumentError(
-            f"{what}: {key!r} is not a business key",
-            next_step="a business key is text that is not empty, such as an order number",
-        )
-    canonical({what: key})  # raises for a text that cannot be stored
-    return key
 
 
 class _Configured(Tool[P, R]):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import msgspec
 
 from beforehand.engine.environment import Environment
+from beforehand.errors import ArgumentError
 from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.contract import Contract
 from beforehand.model.policy import Draw, PolicyFacts, Ruling
-from beforehand.model.tool_spec import Subject, ToolSpec
+from beforehand.model.tool_spec import Subject, ToolSpec, subject_of
 from beforehand.model.values import ResultCodec
 from beforehand.policies import RunBudget
 
@@ -44,86 +45,86 @@ class Code(msgspec.Struct, frozen=True):
     timeout_ms: int = 30_000
     parameters: frozenset[str] | None = None
 
+    def named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with the names of its `parameters`."""
+        return {name: arguments[name] for name in self.parameters or () if name in arguments}
 
-class ToolCode(Protocol):
-    """One tool, as an app holds it."""
 
-    @property
-    def name(self) -> str:
-        """The name in steps, records and commands."""
-        ...
+class ToolCode:
+    """One tool: what it declares, and the code that performs and judges its calls. `@tool` makes it."""
 
-    @property
-    def contract(self) -> Contract:
-        """The declared contract."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """The digest of its contract."""
-        ...
-
-    @property
-    def body(self) -> Code:
-        """The function itself."""
-        ...
-
-    @property
-    def late(self) -> bool:
-        """True if its body comes with each call, from the code of a host."""
-        ...
-
-    @property
-    def gone(self) -> Callable[[], bool]:
-        """Returns true once its body cannot be called again: it is a block of agent code that was cancelled."""
-        ...
-
-    @property
-    def asks_only(self) -> bool:
-        """True if a call of it asks people and sends nothing."""
-        ...
-
-    @property
-    def codec(self) -> ResultCodec:
-        """The codec of its results."""
-        ...
-
-    @property
-    def handlers(self) -> Mapping[str, Code]:
-        """Its handlers by name: verify, observe, expect, compensate, claim."""
-        ...
-
-    @property
-    def classifier(self) -> Classifier | None:
-        """The tool's own classifier of its exceptions, if it has one."""
-        ...
-
-    @property
-    def spec(self) -> ToolSpec:
-        """Its parameters, and what its declaration says of their values."""
-        ...
+    name: str
+    """The name in steps, records and commands."""
+    contract: Contract
+    digest: str
+    """The digest of its contract."""
+    spec: ToolSpec
+    body: Code
+    codec: ResultCodec
+    """The codec of its results."""
+    handlers: dict[str, Code]
+    """Its handlers by name: verify, observe, expect, claim."""
+    classifier: Classifier | None = None
+    """The tool's own classifier of its exceptions, if it has one."""
+    late: bool = False
+    """True if its body comes with each call: only the code of a host has it."""
+    gone: Callable[[], bool] = bool
+    """Returns true once its body, a block of agent code, was cancelled and cannot be called again."""
+    asks_only: bool = False
+    """True if a call of it asks people and sends nothing: a yes settles it."""
 
     @property
     def subject(self) -> Subject:
         """The parameters that identify the subject of a call."""
-        ...
+        claim = self.handlers.get("claim")
+        computed = claim.parameters if claim is not None else None
+        return subject_of(self.contract, self.spec, computed or frozenset())
 
     @property
     def claims(self) -> bool:
         """True if it declares a business key."""
-        ...
+        return bool(self.contract.claim) or "claim" in self.handlers
 
     def business_key(self, arguments: Mapping[str, Any]) -> str:
-        """The name of the one real-world effect that these arguments stand for."""
-        ...
+        """The business key: the name of the one real-world effect of these arguments.
+
+        Equal values have one name, in whatever order. Raises `ArgumentError` if they name none.
+        """
+        if (code := self.handlers.get("claim")) is not None:
+            named = code.function(**code.named(arguments))
+            return _text_key(named, f"the claim of {self.name}")
+        parts = {name: arguments[name] for name in self.contract.claim}
+        if len(parts) > 1:
+            return canonical(parts).decode()
+        ((name, only),) = parts.items()
+        return _text_key(only, name) if only is None or isinstance(only, str) else canonical(parts).decode()
 
     def expected(self, arguments: Mapping[str, Any]) -> msgspec.Raw:
-        """The evidence that a success will leave, as JSON."""
-        ...
+        """The evidence of a success. Raises `ArgumentError` unless it is plain JSON."""
+        code = self.handlers["expect"]
+        value = code.function(**code.named(arguments))
+        try:
+            return msgspec.Raw(msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"the expected evidence of {self.name} cannot be recorded: {error}; nothing was sent",
+                next_step=f"let @{self.name}.expect return plain JSON values",
+            ) from error
 
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
         """True if a call with these arguments needs a person's approval. Raises `ValueError` if that is undecidable."""
-        ...
+        raise NotImplementedError
+
+
+def _text_key(key: object, what: str) -> str:
+    """A business key that is one text. An empty one is refused: it would name every effect, or none."""
+    if not isinstance(key, str) or not key:
+        raise ArgumentError(
+            f"{what}: {key!r} is not a business key",
+            next_step="a business key is text that is not empty, such as an order number",
+        )
+    canonical({what: key})  # raises for a text that cannot be stored
+    return key
 
 
 class AgentCode(Protocol):
@@ -263,8 +264,7 @@ def begin_call(
 ) -> asyncio.Future[Any]:
     """Start a call and return its future; `over` is done when it ends. Synchronous code runs in a thread."""
     context = context or contextvars.copy_context()
-    wanted = code.parameters
-    named = arguments if wanted is None else {name: arguments[name] for name in wanted if name in arguments}
+    named = arguments if code.parameters is None else code.named(arguments)
     if not code.is_async:
         call: asyncio.Future[Any] = context.run(environment.threads.call, lambda: _called(code.function, first, named))
         if over is not None:
