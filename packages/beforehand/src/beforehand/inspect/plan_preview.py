@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 
 from beforehand.agent.agent import AnyAgent, AnyTool, gather_tools
-from beforehand.agent.conditions import names_limited, steps_used
 from beforehand.errors import UsageError
 from beforehand.inspect.contracts import Danger, clauses
 from beforehand.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
-from beforehand.model.plan_checks import Given, PlanFault, faults_of, parse_planned
-from beforehand.planning.executor import known_of, parted
+from beforehand.planning.checks import Given, PlanFault, faults_of, parse_planned
+from beforehand.planning.executor import parted
 
 
 class PlannedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,12 +74,12 @@ def tools_of(agent: AnyAgent) -> Mapping[str, AnyTool]:
 
 def shown(plan: Plan, tools: Mapping[str, AnyTool]) -> ShownPlan:
     """The plan with the contracts of its tools. Nothing is called."""
-    return _plan(plan, tools, _faults(plan, tools), {})
+    return _plan(plan, tools, faults_of(plan, Given(tools)), {})
 
 
 async def dry_run(plan: Plan, tools: Mapping[str, AnyTool]) -> ShownPlan:
     """As `shown`, and reads that depend on nothing but reads are made now. Nothing is written or recorded."""
-    faults, answers = _faults(plan, tools), dict[str, Any]()
+    faults, answers = faults_of(plan, Given(tools)), dict[str, Any]()
     for step in () if faults else _in_order(plan):
         tool = tools[step.primary.tool]
         known = all(name in answers for name, _ in references(step.primary.arguments))
@@ -88,10 +87,6 @@ async def dry_run(plan: Plan, tools: Mapping[str, AnyTool]) -> ShownPlan:
         if tool.contract.effect == "read" and known:
             answers[step.id] = await _read(tool, step.primary, answers)
     return _plan(plan, tools, faults, answers)
-
-
-def _faults(plan: Plan, tools: Mapping[str, AnyTool]) -> list[PlanFault]:
-    return faults_of(plan, Given({name: known_of(tool) for name, tool in tools.items()}), steps_used, names_limited)
 
 
 def _in_order(plan: Plan) -> list[PlanStep]:

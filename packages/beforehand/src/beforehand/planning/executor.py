@@ -10,23 +10,19 @@ import asyncio
 import functools
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 
-from beforehand.agent.conditions import ConditionError, holds, names_limited, reads_result_of, steps_used
+from beforehand.agent.conditions import ConditionError, holds, reads_result_of
 from beforehand.agent.run_context import RunContext
 from beforehand.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanRefused, PlanStepFailed
 from beforehand.model.contract import Contract
 from beforehand.model.errors import Shaken
 from beforehand.model.outcome import ASKED_BACK, DECLINED, EXPIRED, Outcome, message_basis
 from beforehand.model.plan import JUDGED, Call, Chosen, JudgedConditions, Plan, PlanStep, references, resolved
-from beforehand.model.plan_checks import Given, KnownStep, faults_of, parse_planned
+from beforehand.planning.checks import Given, faults_of, parse_planned
 from beforehand.planning.dependencies import APPROVE, NamedFacts, PlanDependencies
-
-if TYPE_CHECKING:
-    from beforehand.agent.tool import Tool
-
 
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
 
@@ -47,17 +43,12 @@ def check_plan(
     `facts` are the run's facts by name; without them, the plan's statements on facts are not checked. Set `inside` if
     the plan will be executed inside a transaction of code.
     """
-    known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
-    faults = faults_of(plan, Given(known, facts, inside), steps_used, names_limited)
+    known = {name: tool for name, tool in tools.items() if not tool.serves}
+    faults = faults_of(plan, Given(known, facts, inside))
     if faults:
         listed = tuple(map(str, faults))
         reasons = "1 reason" if len(listed) == 1 else f"{len(listed)} reasons"
         raise PlanRefused(f"the plan {plan.name!r} is refused for {reasons}: {'; '.join(listed)}", faults=listed)
-
-
-def known_of(tool: Tool[Any, Any]) -> KnownStep:
-    """The properties of a tool that a check of its calls needs."""
-    return KnownStep(tool.contract, tool.spec.types, tool.spec.required, tool.spec.returns, tool.spec.redact)
 
 
 async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanResult:

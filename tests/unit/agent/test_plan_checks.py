@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
-from beforehand.model.contract import Contract
+from beforehand import tool
+from beforehand.agent.tool import Tool
 from beforehand.model.plan import Call, Plan, PlanStep
-from beforehand.model.plan_checks import MOST_FALLBACKS, MOST_STEPS, Given, KnownStep, faults_of
+from beforehand.planning.checks import MOST_FALLBACKS, MOST_STEPS, Given, faults_of
 
-SEND = KnownStep(Contract("send"), {"to": str}, frozenset({"to"}), str)
-TOOLS = {"send": SEND}
+
+@tool
+def send(to: str) -> str:
+    return to
+
+
+TOOLS: dict[str, Tool[Any, Any]] = {"send": send}
 LETTER = Call("send", {"to": "ann"})
 
 
-def no_conditions(text: str) -> Iterable[str]:
-    raise AssertionError(text)
-
-
-def faults(*steps: PlanStep, name: str = "plan", tools: dict[str, KnownStep] | None = None, **given) -> list[str]:
+def faults(*steps: PlanStep, name: str = "plan", tools: dict[str, Tool[Any, Any]] | None = None, **given) -> list[str]:
     plan = Plan(goal="a letter is sent", name=name, steps=steps, together=False)
     known = Given(TOOLS if tools is None else tools, **given)
-    return [str(fault) for fault in faults_of(plan, known, no_conditions, lambda _text, known: frozenset(known))]
+    return [str(fault) for fault in faults_of(plan, known)]
 
 
 def a_step(name: str = "a", call: Call = LETTER, **more) -> PlanStep:
@@ -74,7 +76,7 @@ def test_a_result_is_taken_from_a_step_that_there_is():
 
 
 @pytest.mark.parametrize("tools", [TOOLS, {}], ids=["send", "none"])
-def test_a_tool_that_is_not_there_is_named_once_and_says_nothing_about_results(tools: dict[str, KnownStep]):
+def test_a_tool_that_is_not_there_is_named_once_and_says_nothing_about_results(tools: dict[str, Tool[Any, Any]]):
     first = a_step(call=Call("gone"))
     second = a_step("b", Call("send", {"to": {"$result": "a"}}))
     there = ", ".join(tools) or "none"

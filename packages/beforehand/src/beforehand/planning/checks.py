@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from beforehand.model.contract import Contract
+from beforehand.agent.conditions import names_limited, steps_used
+from beforehand.agent.tool import Tool
 from beforehand.model.errors import ArgumentError
 from beforehand.model.ids import can_name
 from beforehand.model.parameters import offered, parameters_schema, parse_arguments, strict
@@ -22,23 +23,13 @@ SHORTEST_S: Final = 0.001
 LONGEST_S: Final = 30 * 24 * 3600
 
 
-class KnownStep(msgspec.Struct, frozen=True):
-    """The properties of a tool that a check of its calls needs. `redact` are the parameters that are not stored."""
-
-    contract: Contract
-    types: Mapping[str, Any]
-    required: frozenset[str]
-    returns: Any
-    redact: frozenset[str] = frozenset()
-
-
 class Given(msgspec.Struct, frozen=True):
     """The context of a plan: the tools, the run's facts by name, and whether it is executed inside a transaction.
 
     `facts` is None without a run.
     """
 
-    tools: Mapping[str, KnownStep]
+    tools: Mapping[str, Tool[Any, Any]]
     facts: Mapping[str, Any] | None = None
     inside: bool = False
 
@@ -54,24 +45,18 @@ class PlanFault(msgspec.Struct, frozen=True):
         return f"step {self.step}: {self.what}" if self.step else self.what
 
 
-Parse = Callable[[str], Iterable[str]]
-"""Parses a condition and gives the steps it mentions. Raises `ValueError` saying what is wrong."""
-Limited = Callable[[str, Collection[str]], frozenset[str]]
-"""Parses a bound on the known names and gives those it limits. Raises `ValueError` saying what is wrong."""
-
-
-def faults_of(plan: Plan, given: Given, parse: Parse, limited: Limited) -> list[PlanFault]:
+def faults_of(plan: Plan, given: Given) -> list[PlanFault]:
     """Everything that is wrong with the plan; an empty list means that it can run."""
     found = [*_as_a_whole(plan)]
     ids = {step.id for step in plan.steps}
     for step in plan.steps:
         found += [PlanFault(step.id, what) for what in _of_step(plan, step, ids, given)]
-        found += [PlanFault(step.id, what) for call in step.calls for what in _of_bound(call, given, limited)]
+        found += [PlanFault(step.id, what) for call in step.calls for what in _of_bound(call, given)]
     cycle = _cycle(plan)
     if cycle:
         found.append(PlanFault(cycle[0], f"it waits for itself: {' -> '.join((*cycle, cycle[0]))}"))
     elif not any(fault.what.startswith("there is no step") for fault in found):
-        found += [PlanFault(step.id, what) for step in plan.steps for what in _of_conditions(plan, step, parse)]
+        found += [PlanFault(step.id, what) for step in plan.steps for what in _of_conditions(plan, step)]
     return found
 
 
@@ -129,36 +114,36 @@ def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], given: Given
     yield from _of_arguments(plan, call, ids, given, tool)
 
 
-def _of_bound(call: Call, given: Given, limited: Limited) -> Iterator[str]:
+def _of_bound(call: Call, given: Given) -> Iterator[str]:
     """A bound limits each argument that is a result, or an approval of the plan would cover any value of it."""
     tool = given.tools.get(call.tool)
     if not call.within or tool is None:
         return
     try:
         open_ones = {name for name, value in call.arguments.items() if any(references(value))}
-        for name in sorted(open_ones - limited(call.within, sorted(tool.types.keys() - tool.redact))):
+        for name in sorted(open_ones - names_limited(call.within, sorted(tool.spec.judged))):
             yield f"within does not limit {name!r} of {call.tool}, which is a result: compare it by <=, <, == or in"
     except ValueError as error:
         yield f"within of {call.tool}: {error}"
 
 
-def _of_arguments(plan: Plan, call: Call, ids: set[str], given: Given, tool: KnownStep) -> Iterator[str]:
+def _of_arguments(plan: Plan, call: Call, ids: set[str], given: Given, tool: Tool[Any, Any]) -> Iterator[str]:
     """Faults of the arguments: a known value has to fit the annotation, and a reference as far as its type says."""
-    known, facts = offered(tool.types, tool.required), given.facts or {}
+    known, facts = offered(tool.spec.types, tool.spec.required), given.facts or {}
     for name in sorted(call.arguments.keys() - known.keys()):
         yield f"{call.tool} has no parameter {name!r}; it has: {', '.join(known) or 'none'}"
     for name in known:
         if name not in call.arguments:
-            if name in tool.required:
+            if name in tool.spec.required:
                 yield f"{call.tool} needs {name!r}"
             continue
         value = call.arguments[name]
-        if name in tool.redact:
+        if name in tool.spec.redact:
             yield f"{call.tool} redacts {name!r}, and a plan is on record whole: let the tool look it up"
         used = [one for one in references(value) if one[0] in ids]
         if not any(references(value)) and facts.keys() >= set(facts_named(value)):
             try:
-                parse_planned({name: resolved(value, {}, facts)}, {name: known[name]}, {name} & tool.required)
+                parse_planned({name: resolved(value, {}, facts)}, {name: known[name]}, {name} & tool.spec.required)
             except ArgumentError as error:
                 yield f"{call.tool}: {error.message}"
         for source, path in used:
@@ -172,7 +157,7 @@ def _as_reference(source: str, path: tuple[str, ...]) -> dict[str, str]:
 
 
 def _of_reference(
-    plan: Plan, tools: Mapping[str, KnownStep], source: str, path: tuple[str, ...], wanted: Any
+    plan: Plan, tools: Mapping[str, Tool[Any, Any]], source: str, path: tuple[str, ...], wanted: Any
 ) -> Iterator[str]:
     if plan.step(source).hold:
         yield f"{source} is held: its result is known only after the commit"
@@ -181,7 +166,7 @@ def _of_reference(
         tool = tools.get(call.tool)
         if tool is None:
             continue
-        given = tool.returns
+        given = tool.spec.returns
         for part in path:
             fields = _fields(given)
             if fields is None:
@@ -206,7 +191,7 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
     return {} if kind in (str, int, float, bool, type(None)) else None
 
 
-def _of_conditions(plan: Plan, step: PlanStep, parse: Parse) -> Iterator[str]:
+def _of_conditions(plan: Plan, step: PlanStep) -> Iterator[str]:
     """Conditions before the step see what it waits for; those after it see its own result as well."""
     before = plan.before(step)
     for name, text, seen in (
@@ -217,7 +202,7 @@ def _of_conditions(plan: Plan, step: PlanStep, parse: Parse) -> Iterator[str]:
         if not text:
             continue
         try:
-            used = set(parse(text))
+            used = steps_used(text)
         except ValueError as error:
             yield f"{name} does not parse: {error}"
             continue

@@ -8,7 +8,7 @@ import pytest
 
 from beforehand.errors import ArgumentError
 from beforehand.model.parameters import strict
-from beforehand.model.plan_checks import parse_planned
+from beforehand.planning.checks import parse_planned
 
 TYPES: dict[str, object] = {"to": str, "cents": int, "note": str, "tags": dict[str, int]}
 
