@@ -1,5 +1,6 @@
 """A person approves a call with other arguments: it stays the same operation, and code goes on as it called."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from beforehand import Key, Once, Run, Secret, agent, current_operation, tool
+from beforehand import Key, Once, Pending, Run, Secret, agent, current_operation, tool
 from beforehand.control.service import ControlService
 from beforehand.errors import ArgumentError, Declined, ReplayDiverged, RunSuspended, UsageError
 from beforehand.journal.port import Post
@@ -354,3 +355,29 @@ async def test_a_model_hears_what_was_sent_in_place_of_what_it_chose(lab: Lab):
         assert await app.run(desk, "ann") == (
             'paid 7000\nA person changed the call before it was sent. These were sent: {"customer":"ann","cents":7000}.'
         )
+
+
+@virtual
+async def test_what_is_pending_is_about_what_the_person_wrote(lab: Lab):
+    """While the edited call to ben is under way, another one to ben is not sent, and one to ann is."""
+
+    @tool(gate="first", pending=Pending("an answer", about="lead", within=HOUR))
+    async def follow_up(lead: str, first: bool = False) -> str:
+        lab.sent.append(lead)
+        await asyncio.sleep(5)
+        return "sent"
+
+    @agent(run_id="r-{name}", tools=[follow_up])
+    async def desk(run: Run, name: str) -> str:
+        return (await follow_up.outcome("ann" if name == "first" else name, first=name == "first")).status
+
+    item = "r-first/follow_up#1"
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "first")
+        await a.answer(app.service, item, a.Edit({"lead": "ben"}), by="bea")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "first")
+        await a.answer(app.service, item, a.Approve(), by="eve", shown=await digest(app, item))
+        await asyncio.gather(*(app.run(desk, name) for name in ("first", "ben", "ann")), return_exceptions=True)
+    assert sorted(lab.sent) == ["ann", "ben"]

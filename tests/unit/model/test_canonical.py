@@ -26,7 +26,7 @@ import pydantic
 import pytest
 
 from beforehand.errors import ArgumentError, BeforehandError
-from beforehand.model.canonical.encode import _fast, canonical, digest, forms, restore, stored
+from beforehand.model.canonical.encode import _fast, canonical, digest, forms, restore
 from beforehand.model.canonical.forms import Limits
 from beforehand.model.secret import RESOLVER, Secret, SecretUnavailableError, resolver_from
 
@@ -147,7 +147,7 @@ def test_each_type_has_its_form(value, expected):
 
 def test_common_arguments_take_the_fast_path():
     for plain in ({"order_id": "o-1", "cents": 4200, "gift": True, "note": None}, {"lines": [{"sku": "é"}]}):
-        assert _fast(plain, Limits()) == canonical(plain) == stored(plain)[0]
+        assert _fast(plain, Limits()) == canonical(plain) == forms(plain).stored
 
 
 def test_keys_beyond_ascii_are_ordered_by_utf_16():
@@ -218,7 +218,8 @@ def test_the_digest_is_hmac_sha_256(length):
 
 def test_the_stored_form_keeps_what_a_tool_could_notice():
     at = datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
-    kept, executable = stored({"amount": Decimal("1.50"), "ratio": 2.0, "at": at})
+    both = forms({"amount": Decimal("1.50"), "ratio": 2.0, "at": at})
+    kept, executable = both.stored, both.executable
     assert executable
     assert kept == b'{"amount":{"$decimal":"1.50"},"at":{"$datetime":"2024-01-01T02:00:00+02:00"},"ratio":2.0}'
 
@@ -234,7 +235,8 @@ def test_a_redacted_parameter_is_left_out_and_stops_recovery():
 
 
 def test_a_secret_is_stored_by_name_and_can_be_executed():
-    kept, executable = stored({"token": Secret("payments")}, frozenset({"token"}))
+    both = forms({"token": Secret("payments")}, frozenset({"token"}))
+    kept, executable = both.stored, both.executable
     assert (kept, executable) == (b'{"token":{"$secret":"payments"}}', True)
     assert restore(kept, {"token": Secret}) == {"token": Secret("payments")}
 
@@ -277,7 +279,8 @@ MANY = [
 
 @pytest.mark.parametrize(("value", "annotation"), MANY)
 def test_what_was_stored_comes_back(value, annotation):
-    kept, executable = stored({"value": value})
+    both = forms({"value": value})
+    kept, executable = both.stored, both.executable
     assert executable
     back = restore(kept, {"value": annotation})["value"]
     assert back == value
@@ -288,7 +291,7 @@ def test_a_class_that_is_defined_later_is_found_from_then_on(monkeypatch: pytest
     early = ModuleType("early")
     monkeypatch.setitem(sys.modules, early.__name__, early)
     holder = dataclass(type("Holder", (), {"__annotations__": {"line": "Line"}, "__module__": early.__name__}))
-    kept, _ = stored({"value": holder(Line(Decimal(2)))})  # type: ignore[call-arg]  # made at run time
+    kept = forms({"value": holder(Line(Decimal(2)))}).stored  # type: ignore[call-arg]  # made at run time
     with pytest.raises(ArgumentError, match="Line"):
         restore(kept, {"value": holder})
     early.Line = Line  # type: ignore[attr-defined]  # as above
@@ -297,7 +300,7 @@ def test_a_class_that_is_defined_later_is_found_from_then_on(monkeypatch: pytest
 
 def test_a_model_remembers_which_fields_were_given():
     for patch in (Patch(), Patch(name="unnamed"), Patch(name="unnamed", mail=None)):
-        back = restore(stored({"patch": patch})[0], {"patch": Patch})["patch"]
+        back = restore(forms({"patch": patch}).stored, {"patch": Patch})["patch"]
         assert isinstance(back, Patch)
         assert back.model_dump(exclude_unset=True) == patch.model_dump(exclude_unset=True)
 
@@ -311,7 +314,7 @@ def test_a_dataclass_comes_back_without_running_its_initialiser_again():
         def __post_init__(self, once: int) -> None:
             self.twice = once * 2
 
-    kept, _ = stored({"value": Doubled(once=2)})
+    kept = forms({"value": Doubled(once=2)}).stored
     assert restore(kept, {"value": Doubled})["value"] == Doubled(once=2)
 
 
@@ -356,7 +359,7 @@ def test_two_classes_of_one_name_are_not_guessed_between():
         return Twin
 
     one, two = make(), make()
-    kept, _ = stored({"twin": one(1)})
+    kept = forms({"twin": one(1)}).stored
     with pytest.raises(ArgumentError, match="does not lead to one class named"):
         restore(kept, {"twin": one | two})
     assert restore(kept, {"twin": one}) == {"twin": one(1)}

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from beforehand.model.canonical.encode import stored
+from beforehand.model.canonical.encode import forms
 from beforehand.model.canonical.plain import plain_arguments
 from beforehand.model.secret import Secret
 
@@ -48,12 +48,12 @@ class Order:
     ],
 )
 def test_values_are_plain(given: Any, seen: Any):
-    kept, _ = stored({"it": given, "other": 1})
+    kept = forms({"it": given, "other": 1}).stored
     assert plain_arguments(kept) == {"it": seen, "other": 1}
 
 
 def test_what_is_not_stored_is_left_out():
-    kept, _ = stored({"pin": "1234", "token": Secret("TOKEN"), "raw": b"x", "cents": 5}, frozenset({"pin"}))
+    kept = forms({"pin": "1234", "token": Secret("TOKEN"), "raw": b"x", "cents": 5}, frozenset({"pin"})).stored
     assert plain_arguments(kept) == {"cents": 5}
 
 
@@ -67,5 +67,5 @@ def test_a_form_of_a_later_version_is_not_shown():
 
 
 def test_an_argument_named_like_a_tag_is_seen():
-    kept, _ = stored({"$it": 5})
+    kept = forms({"$it": 5}).stored
     assert plain_arguments(kept) == {"$it": 5}

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from beforehand.engine.conflicts import fields_of_call
 from beforehand.engine.exceptions.call_end import clean
 from beforehand.engine.operation_driver import CoveringPermission, decoded, plan, tool_of
-from beforehand.engine.tool_protocol import PolicyCode, ToolCode, words_of
+from beforehand.engine.tool_protocol import PolicyCode, ToolCode
 from beforehand.errors import ArgumentError, UsageError
 from beforehand.journal.entry_codec import read, values_in, written
 from beforehand.journal.port import Journal, LedgerEntry, Post
 from beforehand.model import records as r
-from beforehand.model.canonical.encode import digest, forms
+from beforehand.model.canonical.encode import forms
 from beforehand.model.canonical.plain import plain_arguments
 from beforehand.model.commands import Verdict
 from beforehand.model.decision import moves as m
@@ -229,22 +230,17 @@ def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, sec
     """
     intent = operation.intent
     arguments = tool.spec.edited(bytes(intent.arguments), bytes(changes))
-    written = forms(arguments, tool.spec.redact)
-    if written.stored == bytes(intent.arguments):
+    both = forms(arguments, tool.spec.redact)
+    if both.stored == bytes(intent.arguments):
         raise ArgumentError("nothing is different", next_step="approve it as it is")
-    if not written.executable:
+    if not both.executable:
         raise ArgumentError("what would be sent could not be stored", next_step="decline it, and say what is wanted")
-    if (tool.business_key(arguments) if tool.claims else "") != intent.claim:
+    edited = replace(intent, **fields_of_call(tool, arguments, both, secret))
+    if edited.claim != intent.claim:
         raise _names_another(", ".join(tool.contract.claim) or "its business key")
-    if words_of(tool, arguments, secret) != intent.words:
+    if edited.words != intent.words:
         raise _names_another(", ".join(tool.contract.once.parameters) if tool.contract.once else "its words")
-    return replace(
-        intent,
-        arguments=r.Raw(written.stored),
-        digest=digest(secret, written.identity),
-        title=tool.spec.title_of(written.stored),
-        expected=tool.expected(arguments) if tool.contract.expects else r.NOTHING,
-    )
+    return edited
 
 
 def _checked_editable(operation: OperationState) -> None:

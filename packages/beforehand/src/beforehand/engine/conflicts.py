@@ -23,6 +23,7 @@ from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import LedgerEntry, Post
 from beforehand.journal.record_codec import decode_all
 from beforehand.model import records as r
+from beforehand.model.canonical.encode import Forms, digest
 from beforehand.model.decision.situation import OtherEffect
 from beforehand.model.ids import operation_id, reuse_stream, split_operation_id, stream
 from beforehand.model.operation import OperationState
@@ -401,6 +402,21 @@ class PendingNote(msgspec.Struct, frozen=True, omit_defaults=True):
     item: str = ""
     whole: str = ""
     until: int = 0
+
+
+def fields_of_call(tool: ToolCode, arguments: Mapping[str, Any], both: Forms, secret: bytes) -> dict[str, Any]:
+    """The fields of an intent that follow from the arguments of its call. Raises `ArgumentError`."""
+    contract, once = tool.contract, tool.contract.once
+    return {
+        "arguments": r.Raw(both.stored),
+        "digest": digest(secret, both.identity),
+        "claim": tool.business_key(arguments) if tool.claims else "",
+        "words": "" if once is None else thing(secret, once.parameters, arguments),
+        "thing": "" if contract.pending is None else thing_of(tool, arguments, secret),
+        "expected": tool.expected(arguments) if contract.expects else r.NOTHING,
+        "executable": both.executable,
+        "title": tool.spec.title_of(both.stored),
+    }
 
 
 def thing_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes, about: tuple[str, ...] = ()) -> str:

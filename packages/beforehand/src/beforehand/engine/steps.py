@@ -15,14 +15,14 @@ import msgspec
 
 from beforehand.engine.active_run.scopes import SCOPE, Scope
 from beforehand.engine.commands import take_commands
-from beforehand.engine.conflicts import thing_of
+from beforehand.engine.conflicts import fields_of_call
 from beforehand.engine.executor import drive, start_driver
 from beforehand.engine.journaled import journaled
 from beforehand.engine.messages import Messages, deliver_messages
 from beforehand.engine.operation_driver import OperationDriver, driver_of, snapshot_arguments
 from beforehand.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, sealing
 from beforehand.engine.suspension import Pause
-from beforehand.engine.tool_protocol import ToolCode, words_of
+from beforehand.engine.tool_protocol import ToolCode
 from beforehand.engine.transactions import aborted, may_begin, parts_of_effect, resume_closing
 from beforehand.errors import (
     BeforehandError,
@@ -191,7 +191,7 @@ async def _perform(scope: Scope, driver: OperationDriver) -> None:
 def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> OperationState:
     """The operation as it would be recorded. Raises `UnknownTool` for a tool that recovery could not find again."""
     active = scope.active
-    tool, secret = call.tool, active.process.identity.secret
+    tool = call.tool
     if scope.authority is not None and tool.name not in scope.authority.tools:
         raise _beyond(scope.authority, tool)
     if tool.name not in active.process.tools and not tool.late:
@@ -202,20 +202,13 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
         )
     intent = r.Intent(
         tool=tool.name,
-        arguments=r.Raw(written.stored),
-        digest=digest(secret, written.identity),
         contract=tool.digest,
         origin="model" if call.model else "code",
-        claim=tool.business_key(call.arguments) if tool.claims else "",
-        words=words_of(tool, call.arguments, secret),
-        thing=thing_of(tool, call.arguments, secret) if tool.contract.pending is not None else "",
-        expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
-        executable=written.executable,
         late=tool.late,
         asks_only=tool.asks_only,
-        title=tool.spec.title_of(written.stored),
         hold=_holder_of(active, step) if call.hold else "",
         price=tool.contract.budget.call,
+        **fields_of_call(tool, call.arguments, written, active.process.identity.secret),
     )
     if call.about is not NO_METADATA or active.process.policy is not None:
         intent = with_metadata(scope, intent, call.about)

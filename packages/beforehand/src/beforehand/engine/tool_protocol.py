@@ -13,7 +13,7 @@ import msgspec
 
 from beforehand.engine.environment import Environment
 from beforehand.errors import ArgumentError
-from beforehand.model.canonical.encode import canonical, digest
+from beforehand.model.canonical.encode import canonical
 from beforehand.model.contract import Contract
 from beforehand.model.policy import Draw, PolicyFacts, Ruling
 from beforehand.model.tool_spec import Subject, ToolSpec, subject_of
@@ -240,14 +240,6 @@ class Input(msgspec.Struct, frozen=True):
     budget: RunBudget | None = None
     tenant: str = ""
     parent: Parent | None = None
-
-
-def words_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
-    """The digest of the arguments that make a call of a model a repeat; empty where its tool declares none."""
-    once = tool.contract.once
-    if once is None:
-        return ""
-    return digest(secret, canonical({name: arguments[name] for name in once.parameters if name in arguments}))
 
 
 class HandlerFailed(Exception):

@@ -21,8 +21,8 @@ from beforehand.model.canonical.forms import REDACTED, SAFE_INTEGER, Limits, Pla
 from beforehand.model.errors import ArgumentError
 from beforehand.model.secret import Secret
 
-__all__ = ["DEFAULT_LIMITS", "VERSION", "ArgumentError", "Forms", "Limits", "canonical", "digest", "forms",
-           "restore", "stored"]  # fmt: skip
+__all__ = ["DEFAULT_LIMITS", "VERSION", "ArgumentError", "Forms", "Limits", "canonical", "digest",
+           "forms", "restore"]  # fmt: skip
 
 VERSION: Final = "c14n:1"
 DEFAULT_LIMITS: Final = Limits()
@@ -49,22 +49,14 @@ def canonical(arguments: Mapping[str, object], *, limit: Limits = DEFAULT_LIMITS
     return _identity(arguments, limit) if fast is None else fast
 
 
-def stored(
+def forms(
     arguments: Mapping[str, object], redact: frozenset[str] = frozenset(), *, limit: Limits = DEFAULT_LIMITS
-) -> tuple[bytes, bool]:
-    """The form that the journal keeps, and whether a tool can be called again from it.
+) -> Forms:
+    """The identity form and the stored form in one go; plain arguments are written only once.
 
     A secret is stored as its name; a parameter in `redact` is left out, and then the tool cannot be called from
     the record alone. Raises ArgumentError as `canonical` does.
     """
-    both = forms(arguments, redact, limit=limit)
-    return both.stored, both.executable
-
-
-def forms(
-    arguments: Mapping[str, object], redact: frozenset[str] = frozenset(), *, limit: Limits = DEFAULT_LIMITS
-) -> Forms:
-    """The identity form and the stored form in one go; plain arguments are written only once."""
     fast = _fast(arguments, limit)
     identity = _identity(arguments, limit) if fast is None else fast
     if fast is not None and (not redact or redact.isdisjoint(arguments)):
