@@ -58,6 +58,10 @@ def test_a_tool_from_a_schema_shows_its_schema_and_takes_only_what_fits():
     for wrong in ({}, {"order-id": "A-1", "more": 1}):
         with pytest.raises(TypeError, match="its parameters are order-id, cents"):
             made.spec.bind((), wrong)
+    made.late = True
+    again = tool(name="again", gate="cents > 5")(made)
+    assert not again.late
+    assert (again.spec.types, again.spec.required) == (made.spec.types, {"order-id"}), "declared again"
     wrongs: tuple[Any, ...] = ("nonsense", None, {"properties": []}, {"required": "cents"}, {"type": "string"})
     for parameters in wrongs:
         with pytest.raises(ContractError, match="not a JSON schema of an object") as error:

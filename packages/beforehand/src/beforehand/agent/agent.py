@@ -30,7 +30,7 @@ from beforehand.model.canonical.decode import restore
 from beforehand.model.canonical.encode import canonical, digest
 from beforehand.model.ids import NAME_LIMIT, can_name, checked_run_id
 from beforehand.model.system import is_system
-from beforehand.model.tool_spec import classes_of, is_class
+from beforehand.model.tool_spec import Shape, classes_of, is_class
 from beforehand.model.values import ResultCodec, codec_for
 from beforehand.policies import RunBudget, milliseconds
 
@@ -69,13 +69,13 @@ class Agent(Generic[T, R]):
         self.on_error: OnError | None = None
         """The function that ends a run whose code raised, in place of a stop."""
         self.declared_tools = tools
-        self.input_type: Any = _input_type(function, self.name)
+        shape = shape_of(function, "agent")
+        self.input_type: Any = _input_type(shape, self.name)
         self._input_classes = classes_of(self.input_type)
         self.codec: ResultCodec = codec_for(_result_type(function))
         self.where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         if run_id is not None:
-            parameter = list(inspect.signature(function).parameters)[1]
-            _check_template(run_id, self.input_type, parameter, self.name)
+            _check_template(run_id, self.input_type, tuple(shape.types)[1], self.name)
 
     def __repr__(self) -> str:
         """The agent's name."""
@@ -280,11 +280,10 @@ def _takes_an_error(function: object) -> bool:
     return inspect.iscoroutinefunction(function) and len(inspect.signature(function).parameters) == 3
 
 
-def _input_type(function: Callable[..., Any], name: str) -> Any:
-    shape = shape_of(function, "agent")
-    parameter = list(shape.types)[1]
+def _input_type(shape: Shape, name: str) -> Any:
+    parameter = tuple(shape.types)[1]
     kind = shape.types[parameter]
-    if kind is Any and parameter not in getattr(function, "__annotations__", {}):
+    if kind is Any and shape.signature.parameters[parameter].annotation is inspect.Parameter.empty:
         raise ContractError(
             f"the input of agent {name} has no annotation",
             next_step="annotate it, so that recorded inputs can be read back: "

@@ -15,7 +15,7 @@ import msgspec
 from beforehand.agent.handlers import checked_parameters
 from beforehand.agent.signatures import shape_of
 from beforehand.errors import ContractError, UsageError
-from beforehand.model.contract import Contract, contract_digest
+from beforehand.model.contract import Contract
 from beforehand.policies import milliseconds
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class Compensate:
 
         def register(function: F) -> F:
             code = _companion(self._tool, function, "compensate", timeout)
-            _declare(self._tool, compensates=True, amends=code.name, restores=restores, absent_safe=absent_safe)
+            clauses = {"compensates": True, "amends": code.name, "restores": restores, "absent_safe": absent_safe}
+            self._tool.declare(msgspec.structs.replace(self._tool.contract, **clauses))
             return function
 
         return register if function is None else register(function)
@@ -99,7 +100,9 @@ class Confirm:
 
         def register(function: F) -> F:
             code = _companion(self._tool, function, "confirm", timeout)
-            _declare(self._tool, confirms=code.name, lapses_ms=None if expires is None else milliseconds(expires))
+            lapses_ms = None if expires is None else milliseconds(expires)
+            contract = msgspec.structs.replace(self._tool.contract, confirms=code.name, lapses_ms=lapses_ms)
+            self._tool.declare(contract)
             return function
 
         return register if function is None else register(function)
@@ -116,7 +119,7 @@ def _registered(tool: Tool[..., Any], kind: str) -> Tool[..., Any]:
 
 def with_compensation(contract: Contract, tool: Tool[..., Any], code: Tool[..., Any]) -> Contract:
     """The contract of one call that `code` undoes. Raises `ContractError` if it cannot."""
-    _check(tool, code, code.__wrapped__, f"{tool.name}.options(compensate={code.name})")
+    _check(tool, code, f"{tool.name}.options(compensate={code.name})")
     return msgspec.structs.replace(contract, compensates=True, restores=True, amends=code.name)
 
 
@@ -127,12 +130,12 @@ def _companion(tool: Tool[..., Any], function: Any, kind: str, timeout: timedelt
     code: Tool[..., Any] = (
         cast("Tool[..., Any]", function) if isinstance(function, Tool) else tool_from(function, timeout)
     )
-    _check(tool, code, code.__wrapped__, f"{kind} of tool {tool.name}")
+    _check(tool, code, f"{kind} of tool {tool.name}")
     tool.companions[kind] = code
     return code
 
 
-def _check(tool: Tool[..., Any], code: Tool[..., Any], function: Callable[..., Any], where: str) -> None:
+def _check(tool: Tool[..., Any], code: Tool[..., Any], where: str) -> None:
     if tool.contract.effect == "read":
         raise ContractError(
             f"{where}: a read changes nothing, so there is nothing to compensate or confirm",
@@ -145,10 +148,4 @@ def _check(tool: Tool[..., Any], code: Tool[..., Any], function: Callable[..., A
         )
     if code.contract.effect == "read":
         raise ContractError(f"{where}: {code.name} is a read, and changes nothing", next_step='drop effect="read"')
-    checked_parameters(shape_of(function, where), tool.spec, where)
-
-
-def _declare(tool: Tool[..., Any], **clauses: Any) -> None:
-    """Write into the contract of `tool` what its companion does."""
-    tool.contract = msgspec.structs.replace(tool.contract, **clauses)
-    tool.digest = contract_digest(tool.contract)
+    checked_parameters(shape_of(code.__wrapped__, where), tool.spec, where)

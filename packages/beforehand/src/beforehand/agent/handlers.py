@@ -18,7 +18,7 @@ import msgspec
 from beforehand.agent.signatures import is_async, shape_of
 from beforehand.engine.tool_protocol import Code
 from beforehand.errors import ContractError
-from beforehand.model.contract import Contract, contract_digest
+from beforehand.model.contract import Contract
 from beforehand.model.outcome import CannotTell, Conflict, DidNotHappen, Happened
 from beforehand.model.tool_spec import Shape, is_class, name_of
 from beforehand.model.view import Operation
@@ -94,8 +94,7 @@ class Handlers(Generic[R]):
                 f"{where} is async", next_step="it is computed while the intent is made: use a plain def"
             )
         timeout = settings.pop("timeout", DEFAULT_TIMEOUT)
-        tool.contract = _with_clauses(tool.contract, kind, settings, where)
-        tool.digest = contract_digest(tool.contract)
+        tool.declare(_with_clauses(tool.contract, kind, settings, where))
         tool.handlers[kind] = Code(function, is_async(function), milliseconds(timeout), parameters)
         return function
 

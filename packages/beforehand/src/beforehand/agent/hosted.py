@@ -25,7 +25,7 @@ from beforehand.agent.call import outcome_of, outcome_of_left
 from beforehand.agent.model_decisions import DecisionSettings, decide
 from beforehand.agent.model_prices import named_model
 from beforehand.agent.questions import AnswerLimit, ask, question_of
-from beforehand.agent.signatures import is_async
+from beforehand.agent.signatures import KNOWN_SHAPE, is_async
 from beforehand.agent.tool import Tool, tool
 from beforehand.engine import steps
 from beforehand.engine.active_run.scopes import SCOPE, Scope
@@ -401,9 +401,8 @@ def tool_from_schema(
     body: Callable[..., Any] = awaited if is_async(function) else called
     body.__name__ = body.__qualname__ = name
     body.__module__, body.__doc__ = getattr(function, "__module__", __name__), description or None
-    declaring = tool(name=name, **clauses)
-    declaring.shape = _shape_from(name, parameters)
-    made = declaring(body)
+    body.__dict__[KNOWN_SHAPE] = _shape_from(name, parameters)
+    made = tool(name=name, **clauses)(body)
     made.late = late
     return made
 

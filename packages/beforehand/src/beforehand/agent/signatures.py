@@ -14,12 +14,17 @@ from beforehand.errors import ContractError
 from beforehand.model.tool_spec import Shape
 from beforehand.model.view import Operation
 
+KNOWN_SHAPE: Final = "__beforehand_shape__"
+"""The attribute of a function whose parameters a schema describes."""
 _OTHER_KINDS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def shape_of(function: Callable[..., Any], what: str) -> Shape:
     """Read a signature. Raises `ContractError` for parameters that cannot be named, and for generators."""
+    known: Shape | None = getattr(function, KNOWN_SHAPE, None)
+    if known is not None:
+        return known
     name = getattr(function, "__qualname__", repr(function))
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ContractError(f"{what} {name} is a generator: nothing would run it", next_step="return a list instead")

@@ -42,7 +42,6 @@ from beforehand.model.contract import (
     Once,
     OnUnknown,
     Pending,
-    contract_digest,
 )
 from beforehand.model.outcome import Outcome
 from beforehand.model.titles import checked_title
@@ -67,8 +66,7 @@ class Tool(ToolCode, Generic[P, R]):
         self.__code__, self.__defaults__, self.__kwdefaults__ = coroutine_code(function), None, None
         self.name = self.__name__ = contract.tool  # frameworks take a function's name for that of the tool
         self.codec = codec_for(_result_type(spec))
-        self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
-        self.digest = contract_digest(self.contract)
+        self.declare(msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec)))
         parameters = frozenset(spec.types) if serves else None
         self.body = Code(function, is_async(function), contract.timeout_ms, parameters)
         self.companions: dict[str, Tool[Any, Any]] = {}
@@ -77,7 +75,8 @@ class Tool(ToolCode, Generic[P, R]):
         self.at_once = False
         """True if an irreversible call inside a transaction is sent at once."""
         self.about: CallMetadata = NO_METADATA
-        self.handlers = {}
+        self.handlers, self.classifier = {}, None
+        self.late, self.gone, self.asks_only = False, bool, False
         self.where = _place(function)
 
     def __repr__(self) -> str:
@@ -210,8 +209,7 @@ class _Configured(Tool[P, R]):
     def __init__(self, tool: Tool[P, R], contract: Contract, step: str | None, *, at_once: bool) -> None:
         self.__dict__.update(tool.__dict__)
         self.at_once = at_once
-        self.contract = contract
-        self.digest = contract_digest(contract)
+        self.declare(contract)
         self.step = step
 
 
@@ -283,9 +281,6 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
 class _Decorator:
     """The decorator that `@tool(...)` returns: it keeps the types of async and sync functions alike."""
 
-    shape: Shape | None = None
-    """The parameters of the function, where a schema describes them."""
-
     def __init__(self, clauses: ToolClauses) -> None:
         self._clauses = clauses
 
@@ -295,7 +290,7 @@ class _Decorator:
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Tool[..., Any]:
         """Declare `function`."""
-        return _declared(function, self._clauses, self.shape)
+        return _declared(function, self._clauses)
 
 
 class ToolClauses(msgspec.Struct, frozen=True):
@@ -319,10 +314,10 @@ class ToolClauses(msgspec.Struct, frozen=True):
     title: str | None = None
 
 
-def _declared(function: Callable[..., Any], given: ToolClauses, shape: Shape | None = None) -> Tool[..., Any]:
+def _declared(function: Callable[..., Any], given: ToolClauses) -> Tool[..., Any]:
     called = tool_name(function) if given.name is None else given.name
     where = f"tool {called}"
-    shape, serves = without_operation(shape or shape_of(function, "tool"))
+    shape, serves = without_operation(shape_of(function, "tool"))
     claims = (given.claim,) if isinstance(given.claim, str) else tuple(given.claim)
     contract = Contract(
         tool=called,

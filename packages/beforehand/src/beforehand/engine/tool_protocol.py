@@ -14,7 +14,7 @@ import msgspec
 from beforehand.engine.environment import Environment
 from beforehand.errors import ArgumentError
 from beforehand.model.canonical.encode import canonical
-from beforehand.model.contract import Contract
+from beforehand.model.contract import Contract, contract_digest
 from beforehand.model.policy import Draw, PolicyFacts, Ruling
 from beforehand.model.tool_spec import Subject, ToolSpec, subject_of
 from beforehand.model.values import ResultCodec
@@ -64,14 +64,18 @@ class ToolCode:
     """The codec of its results."""
     handlers: dict[str, Code]
     """Its handlers by name: verify, observe, expect, claim."""
-    classifier: Classifier | None = None
+    classifier: Classifier | None
     """The tool's own classifier of its exceptions, if it has one."""
-    late: bool = False
+    late: bool
     """True if its body comes with each call: only the code of a host has it."""
-    gone: Callable[[], bool] = bool
+    gone: Callable[[], bool]
     """Returns true once its body, a block of agent code, was cancelled and cannot be called again."""
-    asks_only: bool = False
+    asks_only: bool
     """True if a call of it asks people and sends nothing: a yes settles it."""
+
+    def declare(self, contract: Contract) -> None:
+        """Take the clauses of this contract."""
+        self.contract, self.digest = contract, contract_digest(contract)
 
     @property
     def subject(self) -> Subject:
