@@ -85,7 +85,7 @@ def _constructors(node: ast.ClassDef, inside: str) -> list[Function]:
         [function for function in one.body if isinstance(function, Function) and function.name == "__init__"]
         for one in _completed(node, inside)
     )
-    return next(filter(None, constructors), [])
+    return next(filter(None, constructors), list[Function]())
 
 
 def _completed(node: ast.ClassDef, inside: str) -> Iterator[ast.ClassDef]:
