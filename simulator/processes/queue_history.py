@@ -111,15 +111,17 @@ class QueueStore(Store):
     firings: FiringListener
 
     async def commit(self, request: CommitRequest[T]) -> T:
-        before = {name: self._line(name) for name in self._runs} if isinstance(request, TakeRequest) else {}
+        asked: object = request
+        before = {name: self._line(name) for name in self._runs} if isinstance(asked, TakeRequest) else {}
         answer = await super().commit(request)
-        if isinstance(request, ClaimRequest):
-            firing = None if request.new is None else request.new.firing
+        if isinstance(asked, ClaimRequest):
+            firing = None if asked.new is None else asked.new.firing
             if answer is not None and firing is not None:
-                self.firings.fired(firing.schedule, firing.moment_ms, request.run)
-            if isinstance(answer, LeaseGranted) and not answer.fresh:
-                self._tell(request.run)
-        elif isinstance(request, TakeRequest):
+                self.firings.fired(firing.schedule, firing.moment_ms, asked.run)
+            claimed: object = answer
+            if isinstance(claimed, LeaseGranted) and not claimed.fresh:
+                self._tell(asked.run)
+        elif isinstance(asked, TakeRequest):
             for granted in cast("list[LeaseGranted]", answer):
                 self.listener.taken(before[granted.row.run], self._line(granted.row.run))
         return answer
@@ -300,10 +302,11 @@ class _NotedTakes(FaultyJournal):
         return cells
 
     async def commit(self, request: CommitRequest[T]) -> T:
-        if isinstance(request, ClaimRequest) and request.new is not None and request.new.firing is not None:
-            self.firings.attempts(self._actor, request.run, request.new.firing)
-        elif isinstance(request, TakeRequest):
-            self.looks(request.worker, request.skip)
+        asked: object = request
+        if isinstance(asked, ClaimRequest) and asked.new is not None and asked.new.firing is not None:
+            self.firings.attempts(self._actor, asked.run, asked.new.firing)
+        elif isinstance(asked, TakeRequest):
+            self.looks(asked.worker, asked.skip)
         return await super().commit(request)
 
 

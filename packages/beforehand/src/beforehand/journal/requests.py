@@ -105,7 +105,7 @@ class CommitFacts(Protocol):
         """The number of the run's next record."""
         ...
 
-    def worker(self, name: str) -> tuple[Worker, WorkerState]:
+    def worker(self, name: str, /) -> tuple[Worker, WorkerState]:
         """A worker, and the state of its process."""
         ...
 

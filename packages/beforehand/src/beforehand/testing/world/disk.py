@@ -135,7 +135,7 @@ class Store(MemoryJournal):
         self.stored(write)
 
 
-_CALLS: Final = {
+_CALLS: Final[dict[type[Any], str]] = {
     ClaimRequest: "claim", TakeRequest: "take", Post: "post", Posts: "post_all", PermitRequest: "permit",
     ReleaseRequest: "release", SlowRequest: "slow", HintRequest: "put_hint",
 }  # fmt: skip
