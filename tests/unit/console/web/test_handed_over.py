@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from beforehand import Key, Run, agent, tool
-from beforehand.engine.durable_waits import question_stream
 from beforehand.errors import ReplayDiverged
 from beforehand.model.commands import Command, command_stream
-from beforehand.model.questions import Answered
+from beforehand.model.questions import Answered, question_stream
 from beforehand.model.records import RunReopened
 from beforehand.people.assignments import Handing, item_stream
 from beforehand.people.items import items

@@ -20,7 +20,7 @@ from beforehand.journal.entry_codec import read, written
 from beforehand.journal.port import Post
 from beforehand.model import records as r
 from beforehand.model.ids import stream
-from beforehand.model.questions import Answered, Question, Scalar
+from beforehand.model.questions import Answered, Question, Scalar, question_stream
 from beforehand.model.records.run import Handoff
 from beforehand.model.stop_reasons import TAKE_OVER
 from beforehand.model.waits import then_of
@@ -275,11 +275,6 @@ async def ask(
 def answer_post(run: str, step: str, answer: Answered) -> Post:
     """The ledger entry of an answer; only the first one for a question is kept."""
     return Post(question_stream(run, step), _FIRST, written(answer))
-
-
-def question_stream(run: str, step: str) -> str:
-    """The ledger stream that holds the answer to a question, once there is one."""
-    return stream("question", run, step)
 
 
 def _put(active: ActiveRun, name: str, asked: r.QuestionAsked, wanted: AnswerTerms) -> None:

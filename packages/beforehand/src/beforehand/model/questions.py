@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from beforehand.model.errors import UsageError
+from beforehand.model.ids import stream
 
 Scalar: TypeAlias = str | int | float | bool
 Form = Literal["text", "whole", "number", "yes_no"]
@@ -17,6 +18,11 @@ Form = Literal["text", "whole", "number", "yes_no"]
 FORMS: Final[dict[type[object], Form]] = {str: "text", int: "whole", float: "number", bool: "yes_no"}
 _MEANT: Final = {"text": "a text", "whole": "a whole number", "number": "a number", "yes_no": "yes or no"}
 _YES_NO: Final = {"yes": True, "true": True, "no": False, "false": False}
+
+
+def question_stream(run: str, step: str) -> str:
+    """The ledger stream that holds the answer to a question, once there is one."""
+    return stream("question", run, step)
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from beforehand.engine.durable_waits import question_stream
 from beforehand.inspect.contradictions import last_answer
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.render_records import record_note
@@ -18,7 +17,7 @@ from beforehand.model import records as r
 from beforehand.model.commands import Command, command_stream
 from beforehand.model.operation import OperationState
 from beforehand.model.outcome import ASKED_BACK
-from beforehand.model.questions import Answered
+from beforehand.model.questions import Answered, question_stream
 from beforehand.people.loaded_item import LoadedItem
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.engine.durable_waits import question_stream
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import count
 from beforehand.model import records as r
 from beforehand.model.ids import operation_id
 from beforehand.model.operation import OperationState
+from beforehand.model.questions import question_stream
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shell import to_type
 from beforehand.model.transaction import WHOLE_RUN, TransactionState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,46 +15,31 @@ from beforehand.errors import JournalUnavailable
 from beforehand.journal.fork_safety import belongs_here
 from beforehand.journal.host import JournalClock
 from beforehand.journal.port import (
-    EVERY_BODY,
-    AgentKey,
-    BodyFilter,
-    Cell,
-    CellKind,
     CommitRequest,
-    FoundRecord,
     Identity,
     Instant,
     Lease,
-    LedgerEntry,
-    LedgerNews,
-    QueueState,
-    Row,
-    RunRow,
-    RunStatus,
-    RunWaits,
-    StatusFilter,
     TakeRequest,
     Trust,
     Worker,
-    WorkerState,
     Write,
 )
 from beforehand.journal.sqlite import anchor as anchor_file
-from beforehand.journal.sqlite import ledger, runs
-from beforehand.journal.sqlite.driver import Database, DatabaseFailure, sidecar, size_of
+from beforehand.journal.sqlite.driver import Database, DatabaseFailure
 from beforehand.journal.sqlite.facts import Tables, perform
 from beforehand.journal.sqlite.failures import explain, inherited
 from beforehand.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
 from beforehand.journal.sqlite.journal_file import JournalFile
 from beforehand.journal.sqlite.opening import FileSettings, Mode, Parts
 from beforehand.journal.sqlite.queues import QueueTables
-from beforehand.journal.sqlite.runs import Query, RunTables
+from beforehand.journal.sqlite.reads import SqliteReads
+from beforehand.journal.sqlite.runs import RunTables
 from beforehand.model.heads import Head
 
 T = TypeVar("T")
 
 
-class SqliteJournal:
+class SqliteJournal(SqliteReads):
     """A journal in one SQLite file, which any number of processes on one machine may share.
 
     `mode` is "wal", "rollback" or "auto", which keeps the mode of an existing file and creates a new file in WAL mode.
@@ -80,7 +65,6 @@ class SqliteJournal:
             here = replace(parts.here, boot=clock.boot, uptime_ms=clock.uptime_ms, wall_ms=clock.wall_ms)
             parts = replace(parts, here=here)
         settings = FileSettings(self.path, place, mode, allow_network_filesystem, namespace, parts)
-        self._here = parts.here
         self._behind = parts.behind
         self._held = clock.held if clock else None
         self._roll = RunTables(parts.here, lambda: self._store.identity.incarnation)
@@ -110,14 +94,11 @@ class SqliteJournal:
         await self._running.settle_queue()
         return await asyncio.to_thread(self._confirm, trust, by)
 
-    def now(self) -> Instant:
-        return Instant(self._here.boot, self._here.uptime_ms())
-
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         await self._running.run(lambda database: self._roll.beat(database, worker, lease_ms))
 
-    async def fate(self, worker: str) -> WorkerState:
-        return self._read(lambda database: self._roll.fate(database, worker))
+    def now(self) -> Instant:
+        return Instant(self._roll.here.boot, self._roll.here.uptime_ms())
 
     async def commit(self, request: CommitRequest[T]) -> T:
         group = self._group
@@ -144,50 +125,6 @@ class SqliteJournal:
     async def flush(self, lease: Lease) -> None:
         await self._running.flush(lease)
 
-    async def read(
-        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
-    ) -> list[Row]:
-        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest, only=only))
-
-    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
-        return self._read(lambda database: runs.search(database, text, numbers, limit))
-
-    async def runs(
-        self,
-        *,
-        run: str | None = None,
-        status: StatusFilter | None = None,
-        wakeable: bool = False,
-        limit: int = 1000,
-        after: str = "",
-        newest: bool = False,
-    ) -> list[RunRow]:
-        query = Query(run, status, wakeable, limit, after, newest)
-        return self._read(lambda database: self._roll.list(database, query))
-
-    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
-        return self._read(lambda database: self._roll.due(database, agents, limit, skip))
-
-    async def queues(self) -> list[QueueState]:
-        return self._read(self._slots.states)
-
-    async def cells(
-        self, kind: CellKind, names: Collection[str] | None = None, *, below: str = "", until: str | None = None
-    ) -> list[Cell]:
-        return self._read(lambda database: ledger.read_cells(database, kind, names, below, until))
-
-    async def counts(self) -> dict[tuple[str, RunStatus], int]:
-        return self._read(runs.counts)
-
-    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
-        return self._read(lambda database: runs.waiting(database, status))
-
-    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
-        return self._read(lambda database: ledger.entries(database, stream, after))
-
-    async def news(self, after: int | None) -> LedgerNews:
-        return self._read(lambda database: ledger.news(database, after))
-
     def mark(self) -> object | None:
         mutex = self._committer.mutex
         if self._group is None or not mutex.acquire(blocking=False):
@@ -199,12 +136,6 @@ class SqliteJournal:
 
     async def head(self) -> Head:
         return self._read(lambda _: self._store.head())
-
-    def size(self) -> int | None:
-        return size_of(self.path)
-
-    def sidecar(self, suffix: str) -> Path:
-        return sidecar(self.path, suffix)
 
     def disown(self) -> None:
         """In a forked child: every use raises. The thread behind it and its loop are the parent's."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 from msgspec import field
@@ -17,7 +17,7 @@ from beforehand import former_name
 from beforehand.errors import JournalError
 from beforehand.journal import host
 from beforehand.journal.host import HostFacts, this_host
-from beforehand.journal.port import Identity, Trust
+from beforehand.journal.port import Identity, Trust, Worker
 from beforehand.journal.sqlite import anchor, heads, schema
 from beforehand.journal.sqlite.driver import Connect, Database, StandardDatabase, application_of, sidecar
 from beforehand.journal.sqlite.failures import LOCK_LIMIT_S
@@ -38,6 +38,8 @@ _UNPROVEN = (
     "this system does not prove that a process is dead: its runs are taken over when its lease ends, and a call that it"
     " had begun counts as over `pause_bound_ms` later"
 )
+_LEASED = "select id, machine, boot, pid_namespace, pid, started from worker where lease_boot = ? and lease_end_ms > ?"
+_WorkerRow = tuple[str, str, str, str, int, int]
 _MODES: dict[str, Mode] = {"wal": "wal", "delete": "rollback"}
 
 
@@ -186,13 +188,10 @@ def _create_private(path: Path) -> bool:
 
 
 def _migrate(writer: Database, settings: FileSettings) -> None:
-    blank = schema.is_blank(writer)
-    if not blank:
+    if not schema.is_blank(writer):
         schema.check_is_journal(writer, settings.path)
 
-    def mint() -> None:
-        if not blank:
-            return
+    def create() -> None:
         mode = "wal" if settings.mode == "auto" else settings.mode
         for name, value in {
             "namespace": settings.namespace or settings.parts.entropy(8),
@@ -204,8 +203,21 @@ def _migrate(writer: Database, settings: FileSettings) -> None:
         }.items():
             writer.change("insert into meta (name, value) values (?, ?)", (name, value))
 
+    def upgrade() -> None:
+        here = settings.parts.here
+        workers = writer.rows(_LEASED, (here.boot, here.uptime_ms()))
+        leased = (Worker(*row) for row in cast("list[_WorkerRow]", workers))
+        if pids := [str(worker.pid) for worker in leased if here.fate(worker) != "dead"]:
+            raise JournalError(
+                f"{settings.path} has the schema of an earlier release, and processes of that release use it:"
+                f" {', '.join(pids)}",
+                known="nothing was changed; their release could not read the present schema",
+                next_step="stop these processes, and open the journal again",
+            )
+
     parts = settings.parts
-    schema.migrate(writer, settings.path, parts.here.wall_ms(), parts.migrations, mint)
+    around = schema.Around(upgrade, create)
+    schema.migrate(writer, settings.path, parts.here.wall_ms(), parts.migrations, around)
 
 
 def _switch_mode(writer: Database, settings: FileSettings) -> Mode:

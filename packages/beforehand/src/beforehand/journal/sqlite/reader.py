@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -17,33 +17,19 @@ import msgspec
 
 from beforehand.errors import JournalError, JournalUnavailable
 from beforehand.journal.port import (
-    EVERY_BODY,
-    AgentKey,
-    BodyFilter,
-    Cell,
-    CellKind,
     CommitRequest,
-    FoundRecord,
     Identity,
     Instant,
     KnownHead,
     Lease,
     LedgerEntry,
-    LedgerNews,
     LogCheck,
-    QueueState,
-    Row,
-    RunRow,
-    RunStatus,
-    RunWaits,
-    StatusFilter,
     Storage,
     Trust,
     Worker,
-    WorkerState,
     Write,
 )
-from beforehand.journal.sqlite import anchor, heads, ledger, opening, runs, schema
+from beforehand.journal.sqlite import anchor, heads, ledger, opening, schema
 from beforehand.journal.sqlite.driver import (
     Database,
     DatabaseFailure,
@@ -51,20 +37,19 @@ from beforehand.journal.sqlite.driver import (
     StandardDatabase,
     View,
     is_unwritable,
-    sidecar,
-    size_of,
     view_of,
 )
 from beforehand.journal.sqlite.failures import explain
 from beforehand.journal.sqlite.journal_file import JournalFile
 from beforehand.journal.sqlite.log_check import check_log
-from beforehand.journal.sqlite.runs import Query, RunTables
+from beforehand.journal.sqlite.reads import SqliteReads
+from beforehand.journal.sqlite.runs import RunTables
 from beforehand.model.heads import Head, first_head
 
 T = TypeVar("T")
 
 
-class SqliteReader:
+class SqliteReader(SqliteReads):
     """A journal that is only read. Every method that writes raises `JournalUnavailable`.
 
     `untouched` takes a file as it is even if it could be written; one that cannot be is `untouched` once it is open.
@@ -138,56 +123,10 @@ class SqliteReader:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def now(self) -> Instant:
-        return Instant(self._here.boot, self._here.uptime_ms())
-
-    async def fate(self, worker: str) -> WorkerState:
-        return self._read(lambda database: self._roll.fate(database, worker))
-
-    async def read(
-        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
-    ) -> list[Row]:
-        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest, only=only))
-
-    async def runs(
-        self,
-        *,
-        run: str | None = None,
-        status: StatusFilter | None = None,
-        wakeable: bool = False,
-        limit: int = 1000,
-        after: str = "",
-        newest: bool = False,
-    ) -> list[RunRow]:
-        query = Query(run, status, wakeable, limit, after, newest)
-        return self._read(lambda database: self._roll.list(database, query))
-
-    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
-        return self._read(lambda database: self._roll.due(database, agents, limit, skip))
-
-    async def queues(self) -> list[QueueState]:
-        from beforehand.journal.sqlite.queues import QueueTables  # noqa: PLC0415 - one command needs it
-
-        return self._read(QueueTables(self._roll).states)
-
-    async def cells(
-        self, kind: CellKind, names: Collection[str] | None = None, *, below: str = "", until: str | None = None
-    ) -> list[Cell]:
-        return self._read(lambda database: ledger.read_cells(database, kind, names, below, until))
-
-    async def counts(self) -> dict[tuple[str, RunStatus], int]:
-        return self._read(runs.counts)
-
-    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
-        return self._read(lambda database: runs.waiting(database, status))
-
-    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
-        return self._read(lambda database: ledger.entries(database, stream, after))
+        return Instant(self._roll.here.boot, self._roll.here.uptime_ms())
 
     def mark(self) -> None:
         return None
-
-    async def news(self, after: int | None) -> LedgerNews:
-        return self._read(lambda database: ledger.news(database, after))
 
     async def head(self) -> Head:
         if not self.untouched:
@@ -223,15 +162,6 @@ class SqliteReader:
 
     async def next_stream(self, after: str) -> str:
         return self._read(lambda database: ledger.next_stream(database, after))
-
-    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
-        return self._read(lambda database: runs.search(database, text, numbers, limit))
-
-    def size(self) -> int | None:
-        return size_of(self.path)
-
-    def sidecar(self, suffix: str) -> Path:
-        return sidecar(self.path, suffix)
 
     def _page(self, after: int) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.page(database, after))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from pkgutil import get_data
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,6 +46,13 @@ class Migration(msgspec.Struct, frozen=True):
         return sha256(self.sql.encode()).hexdigest(), sha256(self.upgrade.encode()).hexdigest()
 
 
+class Around(NamedTuple):
+    """The part of a migration that knows the machine: `upgrade` may refuse, `create` names a new journal."""
+
+    upgrade: Callable[[], None]
+    create: Callable[[], None]
+
+
 def shipped() -> tuple[Migration, ...]:
     """The migrations of this release, oldest first."""
     return (Migration(2, "sqlite.sql", _read("sqlite.sql"), _read("cells.sql")),)
@@ -73,10 +81,8 @@ def check_is_journal(database: Database, path: Path) -> None:
         )
 
 
-def migrate(
-    database: Database, path: Path, wall_ms: int, migrations: Sequence[Migration], then: Callable[[], None]
-) -> None:
-    """Bring the schema up to date in one transaction, which `then` joins. Nothing pending: only checks.
+def migrate(database: Database, path: Path, wall_ms: int, migrations: Sequence[Migration], around: Around) -> None:
+    """Bring the schema up to date in one transaction, which `around` joins. Nothing pending: only checks.
 
     Raises `JournalError` for a schema newer than this release, or one whose history differs.
     """
@@ -94,7 +100,9 @@ def migrate(
     if not pending:
         return
     database.rows("begin immediate")
-    if not found:
+    if found:
+        around.upgrade()
+    else:
         database.rows(f"pragma application_id = {APPLICATION_ID}")
     database.rows(HISTORY)
     for step in pending:
@@ -106,7 +114,8 @@ def migrate(
             (step.version, step.name, step.checksums[upgrades], wall_ms),
         )
     database.rows(f"pragma user_version = {newest}")
-    then()
+    if not found:
+        around.create()
     database.rows("commit")
 
 
