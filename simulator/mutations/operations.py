@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from beforehand.engine.durable_waits import event_stream
 from beforehand.engine.exceptions.call_end import describe
 from beforehand.errors import JournalError, KeyInProgress
+from beforehand.journal.port import Write
 from beforehand.model import records as r
 from beforehand.model.decision.evidence import EVIDENCE
 from beforehand.model.decision.moves import Send, Settle
@@ -26,13 +27,15 @@ from simulator.mutations.mutation import Mutant, Twist, always, never_mind, repl
 
 
 def stale_token_accepted(original: Any) -> Any:
-    def commit(self: Any, write: Any) -> None:
-        found = self._runs[self._names[write.lease.row]]
-        fits = not write.rows or write.rows[0].seq == len(found.rows) + 1
-        lease = replace(write.lease, token=found.listing.token) if fits else write.lease
-        original(self, replace(write, lease=lease))
+    def perform(self: Any, request: Any) -> Any:
+        if not isinstance(request, Write):
+            return original(self, request)
+        found = self._runs[self._names[request.lease.row]]
+        fits = not request.rows or request.rows[0].seq == len(found.rows) + 1
+        lease = replace(request.lease, token=found.listing.token) if fits else request.lease
+        return original(self, replace(request, lease=lease))
 
-    return commit
+    return perform
 
 
 def intent_rides(original: Any) -> Any:
@@ -304,7 +307,7 @@ OPERATIONS: Final = (
     Mutant(
         "fence removed",
         "the journal accepts a late owner",
-        "beforehand.testing.world.disk:Store._commit",
+        "beforehand.testing.world.disk:Store._perform",
         stale_token_accepted,
     ),
     Mutant(

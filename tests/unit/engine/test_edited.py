@@ -375,9 +375,9 @@ async def test_what_is_pending_is_about_what_the_person_wrote(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "first")
-        await a.answer(app.service, item, a.Edit({"lead": "ben"}), by="bea")
+        await answer(app.service, item, a.Edit({"lead": "ben"}), by="bea")
         with pytest.raises(RunSuspended):
             await app.run(desk, "first")
-        await a.answer(app.service, item, a.Approve(), by="eve", shown=await digest(app, item))
+        await answer(app.service, item, a.Approve(), by="eve", shown=await digest(app, item))
         await asyncio.gather(*(app.run(desk, name) for name in ("first", "ben", "ann")), return_exceptions=True)
     assert sorted(lab.sent) == ["ann", "ben"]

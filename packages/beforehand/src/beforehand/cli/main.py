@@ -119,7 +119,7 @@ class Root(click.Group):
         found: click.Command | None = None
         if module == CONSOLE or (not module and cmd_name in _added()):
             try:
-                found = extension("beforehand.commands", cmd_name, to_type(cmd_name))
+                found = extension("beforehand.commands", cmd_name, to_type(*cmd_name.split()))
             except UsageError as error:  # it takes anything, and says how to install it
                 found = _Missing(cmd_name, error)
         elif module:
