@@ -1,9 +1,9 @@
 """The journal's port: the interface between the engine and the store.
 
-Five kinds of table implement it: *records* (per run, append-only, chained), the *ledger* (append-only streams beside
-them), *projections* (the `runs` listing, rebuildable from records), *counters* (permits, shared budgets, last firings:
-compared and changed in one commit) and *hints* (losable). Every implementation passes `beforehand.testing.conformance`.
-A long file, since it is the whole port in one piece.
+Four kinds of table implement it: *records* (per run, append-only, chained), the *ledger* (append-only streams beside
+them), *projections* (the `runs` listing, rebuildable from records) and *cells* (small state that all processes share).
+All that changes is a request, which `beforehand.journal.requests` decides. Every implementation passes
+`beforehand.testing.conformance`. A long file, since it is the whole port in one piece.
 """
 
 from __future__ import annotations
