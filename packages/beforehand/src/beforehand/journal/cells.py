@@ -77,8 +77,8 @@ async def budget_uses(journal: Journal, periods: Mapping[str, str] | None) -> li
     None: the counters of all budgets and periods.
     """
     names = None if periods is None else [counter_name(*place) for place in periods.items()]
-    found = await journal.cells("counter", names) if names != [] else []
-    split = ((cell.name.rpartition(" "), cell) for cell in found)
+    counters = await journal.cells("counter", names)
+    split = ((cell.name.rpartition(" "), cell) for cell in counters)
     return [use_of(budget, period, cell.key, cell.body) for (budget, _, period), cell in split]
 
 

@@ -9,7 +9,7 @@ the first entry under a key is final (`_check_free`), a counter stops at its lim
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -67,6 +67,9 @@ from beforehand.journal.port import (
     WorkerState,
     Write,
 )
+
+if TYPE_CHECKING:
+    from beforehand.model.shared_use import Charge
 
 T = TypeVar("T")
 CellAddress: TypeAlias = tuple[CellKind, str, str]
@@ -188,17 +191,11 @@ def _write(write: Write, facts: CommitFacts, changes: Changes) -> None:
 
 
 def _charged(write: Write, facts: CommitFacts) -> list[BudgetUse]:
-    counters: dict[str, dict[str, bytes]] = {}
-    for charge in write.charges:
-        name = counter_name(charge.budget, charge.period)
-        if name not in counters:
-            counters[name] = facts.cells("counter", name)
-    return charged(
-        write.charges,
-        lambda one: use_of(
-            one.budget, one.period, one.limit, counters[counter_name(one.budget, one.period)].get(one.limit)
-        ),
-    )
+    def stored(charge: Charge) -> BudgetUse:
+        budget, period, limit = charge.budget, charge.period, charge.limit
+        return use_of(budget, period, limit, facts.cells("counter", counter_name(budget, period)).get(limit))
+
+    return charged(write.charges, stored)
 
 
 def _claim(request: ClaimRequest, facts: CommitFacts, changes: Changes) -> LeaseGranted | Busy | None:
@@ -315,7 +312,7 @@ def _permit(request: PermitRequest, facts: CommitFacts, changes: Changes) -> Per
                 changes.cells["slot", limit.name, key] = None
         held.append(held_permits(list(stored.values()), states, request.pause_bound_ms, asked.worker))
         paces.append(pace_of(facts.cells("rate", limit.name).get("")))
-    states_of = list(zip(limits, (len(one.permits) for one in held), paces, strict=True))
+    states_of = list(zip(limits, (len(slots.permits) for slots in held), paces, strict=True))
     verdicts = judge_all(states_of, now.boot, now.ms)
     granted = all(verdict.granted for verdict in verdicts)
     for limit, before, verdict in zip(limits, paces, verdicts, strict=True):
@@ -325,7 +322,10 @@ def _permit(request: PermitRequest, facts: CommitFacts, changes: Changes) -> Per
             holder = SlotHolder(asked.operation, limit.units, now.ms)
             changes.cells["slot", limit.name, slot_key(asked)] = msgspec.json.encode(holder)
     together = zip(limits, held, verdicts, strict=True)
-    after = (LimitState(one.name, it.full, it.wait_ms, slots.hung, slots.silent_ms) for one, slots, it in together)
+    after = (
+        LimitState(limit.name, verdict.full, verdict.wait_ms, slots.hung, slots.silent_ms)
+        for limit, slots, verdict in together
+    )
     return PermitAnswer(granted, tuple(after))
 
 
