@@ -22,6 +22,7 @@ from beforehand.journal.sqlite.driver import Database
 
 APPLICATION_ID = 0x42464844  # "BFHD": lets `file` and us tell a journal from any other database
 
+VERSION_1 = "da7dcd3b721d3108c15e0332972b810f198a287770341468ef3030cfd867734f"
 HISTORY = (
     "create table if not exists migration"
     " (version integer primary key, name text not null, checksum text not null, applied_ms integer not null)"
@@ -31,17 +32,18 @@ HISTORY = (
 class Migration(msgspec.Struct, frozen=True):
     """One step of the schema. Its checksums cover every byte, comments included.
 
-    With an `upgrade` its `sql` is the whole schema up to there, for a new file; a file of the version before is brought
-    there by the upgrade.
+    With an `upgrade` its `sql` is the whole schema up to there, for a new file; a file of the version before, with the
+    checksum `before`, is brought there by the upgrade.
     """
 
     version: int
     name: str
     sql: str
     upgrade: str = ""
+    before: str = ""
 
     @property
-    def checksums(self) -> tuple[str, str]:
+    def checksums(self) -> tuple[str, ...]:
         """Those of a new file, and of one that was upgraded."""
         return sha256(self.sql.encode()).hexdigest(), sha256(self.upgrade.encode()).hexdigest()
 
@@ -55,7 +57,7 @@ class Around(NamedTuple):
 
 def shipped() -> tuple[Migration, ...]:
     """The migrations of this release, oldest first."""
-    return (Migration(2, "sqlite.sql", _read("sqlite.sql"), _read("cells.sql")),)
+    return (Migration(2, "sqlite.sql", _read("sqlite.sql"), _read("cells.sql"), VERSION_1),)
 
 
 def _read(name: str) -> str:
@@ -88,22 +90,22 @@ def migrate(database: Database, path: Path, wall_ms: int, migrations: Sequence[M
     """
     ((found,),) = database.rows("pragma user_version")
     assert isinstance(found, int)
-    newest = migrations[-1].version
-    if found > newest:
+    if found > (newest := migrations[-1].version):
         raise JournalError(
             f"{path} has schema version {found}; this release knows {newest}",
             next_step="upgrade Beforehand here, or use the release that wrote the file",
         )
-    if found:
-        _check_history(database, path, [step for step in migrations if step.version <= found])
     pending = [step for step in migrations if step.version > found]
+    if found:
+        known = [(step.version, step.name, step.checksums) for step in migrations if step not in pending]
+        known += [(found, step.name, (step.before,)) for step in pending if step.before]
+        _check_history(database, path, known)
     if not pending:
         return
     database.rows("begin immediate")
     if found:
         around.upgrade()
-    else:
-        database.rows(f"pragma application_id = {APPLICATION_ID}")
+    database.rows(f"pragma application_id = {APPLICATION_ID}")
     database.rows(HISTORY)
     for step in pending:
         upgrades = bool(found and step.upgrade)
@@ -121,8 +123,7 @@ def migrate(database: Database, path: Path, wall_ms: int, migrations: Sequence[M
 
 def statements(sql: str) -> list[str]:
     """The statements of a script, cut where SQLite says that one is complete."""
-    found: list[str] = []
-    current = ""
+    found, current = list[str](), ""
     for line in sql.splitlines(keepends=True):
         current += line
         if sqlite3.complete_statement(current):
@@ -133,17 +134,16 @@ def statements(sql: str) -> list[str]:
     return found
 
 
-def _check_history(database: Database, path: Path, known: Sequence[Migration]) -> None:
-    rows = database.rows("select version, checksum from migration")
-    applied = {row[0]: row[1] for row in rows}
-    for step in known:
-        if step.version not in applied:
+def _check_history(database: Database, path: Path, known: Sequence[tuple[int, str, tuple[str, ...]]]) -> None:
+    applied = {row[0]: row[1] for row in database.rows("select version, checksum from migration")}
+    for version, name, checksums in known:
+        if version not in applied:
             raise JournalError(
-                f"{path} is damaged: its list of migrations lacks {step.version} ({step.name})",
+                f"{path} is damaged: its list of migrations lacks {version} ({name})",
                 next_step="keep a copy of the file as it is, and restore a backup",
             )
-        if applied.get(step.version) not in step.checksums:
+        if applied[version] not in checksums:
             raise JournalError(
-                f"{path}: migration {step.version} ({step.name}) is not the one that this release ships",
+                f"{path}: migration {version} ({name}) is not the one that this release ships",
                 next_step="use the release that wrote the file, or restore the file from a backup",
             )
