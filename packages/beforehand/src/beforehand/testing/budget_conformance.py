@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from pathlib import Path
 
 from beforehand.errors import BudgetSpent, LeaseLost, LimitsChanged
 from beforehand.journal.cells import BudgetUse, budget_uses
-from beforehand.journal.port import ClaimRequest, Journal, Lease, LeaseGranted, NewRun, Post, RunChange, Write
-from beforehand.journal.run_log import RunLog, genesis
+from beforehand.journal.port import Journal, Lease, Post, RunChange, Write
 from beforehand.model.money import MOST_UNITS
 from beforehand.model.shared_use import Charge
 from beforehand.policies import MOST
 from beforehand.queues.limits import STREAM
-from beforehand.testing.queue_conformance import requirement
+from beforehand.testing.queue_conformance import refused, requirement, start_log
 from beforehand.testing.schedule_conformance import ScheduleConformance
 
 BODY = b'{"n":1}'
@@ -30,26 +28,10 @@ def settles(reserved: int, used: int) -> Charge:
     return Charge("support", "2027-01-01", "tokens", used, -reserved)
 
 
-async def log_of(journal: Journal, run: str = "r") -> RunLog:
-    """Claim a new run and log to it."""
-    claimed = await journal.commit(ClaimRequest(run, "alice", NewRun("desk")))
-    assert isinstance(claimed, LeaseGranted)
-    return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
-
-
 async def counted(journal: Journal, period: str = "2027-01-01") -> tuple[int, int]:
     """How many tokens of the budget were used, and how many are reserved."""
     uses = await budget_uses(journal, {"support": period})
     return (uses[0].used, uses[0].reserved) if uses else (0, 0)
-
-
-async def refused(call: Awaitable[object], kind: type[Exception]) -> Exception | None:
-    """The error of that kind which the call raises."""
-    try:
-        await call
-    except kind as error:
-        return error
-    return None
 
 
 class BudgetConformance(ScheduleConformance):
@@ -57,7 +39,7 @@ class BudgetConformance(ScheduleConformance):
 
     @requirement
     async def test_charges_change_their_counters_in_the_commit_of_the_records(self, journal: Journal) -> None:
-        log = await log_of(journal)
+        log = await start_log(journal)
         await log.append([BODY], charges=(reserves(100),), declared=0)
         assert await counted(journal) == (0, 100)
         log.ride([BODY], (settles(100, 70),))
@@ -71,7 +53,7 @@ class BudgetConformance(ScheduleConformance):
 
     @requirement
     async def test_a_limit_that_is_reached_refuses_the_whole_write(self, journal: Journal) -> None:
-        log = await log_of(journal)
+        log = await start_log(journal)
         await log.append([BODY], charges=(reserves(60, 100),), declared=0)
         await log.append([BODY], charges=(reserves(60, 100),), declared=0)
         before = await journal.head()
@@ -93,14 +75,14 @@ class BudgetConformance(ScheduleConformance):
 
     @requirement
     async def test_what_one_write_settles_makes_room_for_what_it_reserves(self, journal: Journal) -> None:
-        log = await log_of(journal)
+        log = await start_log(journal)
         await log.append([BODY], charges=(reserves(100, 100),), declared=0)
         await log.append([BODY], charges=(settles(100, 99), reserves(7, 100)), declared=0)
         assert await counted(journal) == (99, 7)
 
     @requirement
     async def test_writes_at_once_never_pass_a_limit_together(self, journal: Journal) -> None:
-        logs = [await log_of(journal, f"r{number}") for number in range(20)]
+        logs = [await start_log(journal, f"r{number}") for number in range(20)]
         answers = await asyncio.gather(
             *(log.append([BODY], charges=(reserves(1, 7),), declared=0) for log in logs), return_exceptions=True
         )
@@ -109,7 +91,7 @@ class BudgetConformance(ScheduleConformance):
 
     @requirement
     async def test_other_limits_refuse_a_write_that_names_those_it_has_read(self, journal: Journal) -> None:
-        log = await log_of(journal)
+        log = await start_log(journal)
         await log.append([BODY], charges=(reserves(1, 7),), declared=0)
         entry = await journal.commit(Post(STREAM, "", b"{}"))
         assert await refused(log.append([BODY], charges=(reserves(1, 7),), declared=0), LimitsChanged)
@@ -121,7 +103,7 @@ class BudgetConformance(ScheduleConformance):
 
     @requirement
     async def test_a_late_owner_charges_nothing(self, journal: Journal) -> None:
-        log = await log_of(journal)
+        log = await start_log(journal)
         late = Lease("r", log.lease.row, log.lease.token + 1, "bob")
         for rows in ((), log.rows([BODY])):
             assert await refused(journal.commit(Write(late, rows, charges=(reserves(1),))), LeaseLost)
@@ -129,7 +111,7 @@ class BudgetConformance(ScheduleConformance):
 
     @requirement
     async def test_a_counter_stays_a_whole_number(self, journal: Journal) -> None:
-        log = await log_of(journal)
+        log = await start_log(journal)
         await log.append([BODY], charges=(reserves(MOST), settles(MOST, MOST)))
         await log.append([BODY], charges=(reserves(MOST), settles(MOST, MOST)))
         assert await counted(journal) == (MOST, 0)
@@ -140,7 +122,7 @@ class BudgetConformance(ScheduleConformance):
 
     def test_counters_outlive_the_process(self, tmp_path: Path) -> None:
         async def first(journal: Journal) -> None:
-            await (await log_of(journal)).append([BODY], charges=(reserves(5),))
+            await (await start_log(journal)).append([BODY], charges=(reserves(5),))
 
         async def second(journal: Journal) -> None:
             found = await budget_uses(journal, {"support": "2027-01-01"})

@@ -14,8 +14,6 @@ need pytest for its `tmp_path` only, wait for nothing, and may run side by side.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable
 from pathlib import Path
 
 from beforehand.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
@@ -41,7 +39,7 @@ from beforehand.journal.port import (
 )
 from beforehand.journal.run_log import RunLog, beginning, genesis, verify_chain
 from beforehand.testing.budget_conformance import BudgetConformance
-from beforehand.testing.queue_conformance import ALICE, LONG_MS, OVER_MS, requirement
+from beforehand.testing.queue_conformance import ALICE, LONG_MS, OVER_MS, refused, requirement, start_log
 
 DESK = NewRun("desk")
 
@@ -49,22 +47,6 @@ DESK = NewRun("desk")
 def body(value: int) -> bytes:
     """A record's JSON."""
     return b'{"n":%d}' % value
-
-
-async def start_log(journal: Journal, run: str = "r", worker: str = "alice") -> RunLog:
-    """Claim a run and log to it. The chains of these tests start at the genesis of namespace "n"."""
-    claimed = await journal.commit(ClaimRequest(run, worker, DESK))
-    assert isinstance(claimed, LeaseGranted), claimed
-    return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
-
-
-async def fails(call: Awaitable[object], kind: type[Exception]) -> bool:
-    """True if the call raises an error of this kind."""
-    try:
-        await call
-    except kind:
-        return True
-    return False
 
 
 class ListingConformance(BudgetConformance):
@@ -247,7 +229,7 @@ class JournalConformance(ListingConformance):
         free = beginning("n", "free", "desk", [body(1)], change)
         claimed = await journal.commit(ClaimRequest("free", "alice", free))
         assert isinstance(claimed, LeaseGranted)
-        assert await fails(journal.commit(Write(claimed.lease)), LeaseLost)
+        assert await refused(journal.commit(Write(claimed.lease)), LeaseLost)
         (line,) = await journal.runs()
         assert (line.status, line.reason, line.due_ms, line.owner) == ("suspended", "to be sent", 17, None)
         again = await journal.commit(ClaimRequest("free", "bob", free))
@@ -258,7 +240,7 @@ class JournalConformance(ListingConformance):
     @requirement
     async def test_a_run_whose_first_record_is_refused_is_not_created(self, journal: Journal) -> None:
         new = beginning("n", "r", "desk", [body(1), b"x" * (MAX_BODY + 1)])
-        assert await fails(journal.commit(ClaimRequest("r", "alice", new)), RecordRefused)
+        assert await refused(journal.commit(ClaimRequest("r", "alice", new)), RecordRefused)
         assert await journal.runs() == []
         assert isinstance(await journal.commit(ClaimRequest("r", "alice", DESK)), LeaseGranted)
 
@@ -295,8 +277,8 @@ class JournalConformance(ListingConformance):
         assert claimed.lease.token > old.lease.token
         assert claimed.last is not None
         assert claimed.last.body == body(1)
-        assert await fails(journal.commit(Write(old.lease)), LeaseLost)
-        assert await fails(old.append([body(2)]), LeaseLost)
+        assert await refused(journal.commit(Write(old.lease)), LeaseLost)
+        assert await refused(old.append([body(2)]), LeaseLost)
         assert [row.body for row in await journal.read("r")] == [body(1)]
 
     @requirement
@@ -314,10 +296,10 @@ class JournalConformance(ListingConformance):
             gap = (Row(9, body(9), b"h" * 32, old.lease.token),)
             late = [Write(old.lease, rows), Write(old.lease, rows), Write(old.lease, gap)]
             late += [Write(old.lease, one, RunChange("completed", release=True)) for one in (gap, rows)]
-            answers = [await fails(journal.commit(write), LeaseLost) for write in late]
+            answers = [await refused(journal.commit(write), LeaseLost) for write in late]
             together = await asyncio.gather(*(journal.commit(write) for write in late), return_exceptions=True)
             journal.ride(late[2])
-            answers.append(await fails(journal.flush(old.lease), LeaseLost))
+            answers.append(await refused(journal.flush(old.lease), LeaseLost))
             assert all(answers), answers
             assert [type(answer) for answer in together] == [LeaseLost] * len(late)
             assert len(await journal.read(run)) == 1 + after
@@ -328,7 +310,7 @@ class JournalConformance(ListingConformance):
     async def test_a_released_run_is_free(self, journal: Journal) -> None:
         log = await start_log(journal)
         await log.append([body(1)], RunChange("suspended", "sleep", release=True))
-        assert await fails(log.append([body(2)]), LeaseLost)
+        assert await refused(log.append([body(2)]), LeaseLost)
         claimed = await journal.commit(ClaimRequest("r", "bob"))
         assert isinstance(claimed, LeaseGranted)
         assert claimed.row.status == "suspended"
@@ -439,7 +421,7 @@ class JournalConformance(ListingConformance):
             good.append([body(1)]), journal.commit(gap), good.append([body(2)]), return_exceptions=True
         )
         assert [isinstance(answer, RecordRefused) for answer in answers] == [False, True, False]
-        assert await fails(bad.append([b"x" * (MAX_BODY + 1)]), RecordRefused)
+        assert await refused(bad.append([b"x" * (MAX_BODY + 1)]), RecordRefused)
         await bad.append([body(1)])
         assert [len(await journal.read(run)) for run in ("good", "bad")] == [2, 1]
 
@@ -469,9 +451,9 @@ class JournalConformance(ListingConformance):
         await asyncio.sleep(0)  # it is on its way
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
-        flushes = await asyncio.gather(fails(old.flush(), LeaseLost), fails(old.flush(), LeaseLost))
+        flushes = await asyncio.gather(refused(old.flush(), LeaseLost), refused(old.flush(), LeaseLost))
         assert all(flushes), "a flush vouched for a record that is not there"
-        assert await fails(old.append([body(2)]), LeaseLost)
+        assert await refused(old.append([body(2)]), LeaseLost)
 
     # --- riding --------------------------------------------------------------------------------------
 
@@ -502,7 +484,7 @@ class JournalConformance(ListingConformance):
             await journal.commit(ClaimRequest(ask, "bob"))
             await journal.beat(ALICE, LONG_MS)
             log.ride([body(1)])
-            assert await fails(log.flush() if ask == "flush" else log.append([body(2)]), LeaseLost)
+            assert await refused(log.flush() if ask == "flush" else log.append([body(2)]), LeaseLost)
             assert await journal.read(ask) == []
 
     # --- the ledger ----------------------------------------------------------------------------------
@@ -520,9 +502,8 @@ class JournalConformance(ListingConformance):
         both = await journal.commit(Posts((Post("s", "a", body(1)), Post("t", "", body(2)))))
         assert [entry.body for entry in both] == [body(1), body(2)]
         for taken in ("a", "b"):  # one that exists, and one that is given twice
-            with contextlib.suppress(LedgerTaken):
-                await journal.commit(Posts((Post("s", "b", body(3)), Post("s", taken, body(4)))))
-                raise AssertionError(taken)
+            late = Posts((Post("s", "b", body(3)), Post("s", taken, body(4))))
+            assert await refused(journal.commit(late), LedgerTaken), taken
         assert [entry.body for entry in await journal.entries("s")] == [body(1)]
 
     @requirement
@@ -569,7 +550,7 @@ class JournalConformance(ListingConformance):
         assert [row.body for row in await journal.read("other")] == [body(2)]
         assert (await journal.runs(run="other"))[0].status == "running"
         twins = (Post("claims", "x", b"1"), Post("claims", "x", b"2"))
-        assert await fails(log.append([body(2)], posts=twins), LedgerTaken)
+        assert await refused(log.append([body(2)], posts=twins), LedgerTaken)
         assert [entry.body for entry in await journal.entries("claims")] == [b'"r"']
 
     @requirement
@@ -626,7 +607,7 @@ class JournalConformance(ListingConformance):
             log.ride([body(1)])
             await journal.close()
             await journal.close()
-            assert await fails(journal.commit(Write(log.lease)), JournalUnavailable)
+            assert await refused(journal.commit(Write(log.lease)), JournalUnavailable)
             again = self.make_journal(tmp_path)
             after = await again.open()
             assert (after.namespace, after.secret, after.trust) == (before.namespace, before.secret, "trusted")
