@@ -41,8 +41,6 @@ from beforehand.testing.queue_conformance import AGENTS, ALICE, BOB, LONG_MS, OV
 BODY, DESK = b'{"n":1}', p.NewRun("desk")
 WAITS, FREE = p.RunChange("queued", due_ms=1, release=True), p.RunChange("running", release=True)
 ROUNDS: Final = range(12)
-PATIENCE_S: Final = 60
-"""A second process that hears of no further command for so long, or does not end one, ends."""
 Answers = list[Any]
 
 
@@ -69,6 +67,7 @@ class OtherProcess(Peer):
 
     def __init__(self) -> None:
         super().__init__()
+        self.asked = False
         program = "from beforehand.testing.fleet_conformance import serve; serve()"
         paths = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self.process = subprocess.Popen(  # noqa: S603 -- this interpreter, with a program from here
@@ -78,11 +77,14 @@ class OtherProcess(Peer):
     async def do(self, method: str | Callable[..., Any], *arguments: object) -> Any:
         self.tell(method, *arguments)
         assert self.process.stdout is not None
-        return await asyncio.to_thread(pickle.load, self.process.stdout)  # what was started above is trusted
+        answer = await asyncio.to_thread(pickle.load, self.process.stdout)  # what was started above is trusted
+        self.asked = False
+        return answer
 
     def tell(self, method: str | Callable[..., Any], *arguments: object) -> None:
         """Let it begin, and do not wait for its answer."""
         assert self.process.stdin is not None
+        self.asked = True
         pickle.dump((method, arguments), self.process.stdin)
         self.process.stdin.flush()
 
@@ -117,7 +119,7 @@ def serve() -> None:
 async def _serve() -> None:
     journal: Any = None
     while True:
-        signal.alarm(PATIENCE_S)
+        signal.alarm(60)  # ends a process that gets no further, or whose parent has left it
         method, arguments = await asyncio.to_thread(pickle.load, sys.stdin.buffer)
         answer = await perform(journal, method, arguments)
         if not isinstance(method, str) and hasattr(answer, "commit"):
@@ -408,7 +410,10 @@ class FleetConformance(SharedStoreConformance):
         return other
 
     async def leave(self, peer: Peer) -> None:
-        if isinstance(peer, OtherProcess) and peer.lives:
+        assert isinstance(peer, OtherProcess)
+        if peer.lives and peer.asked:  # the test has failed, and its answer would be that of the next test
+            peer.kill()
+        elif peer.lives:
             await peer.do("close")
             self._idle.append(peer)
 
