@@ -40,7 +40,7 @@ from beforehand.testing.queue_conformance import AGENTS, ALICE, BOB, LONG_MS, OV
 
 BODY, DESK = b'{"n":1}', p.NewRun("desk")
 WAITS, FREE = p.RunChange("queued", due_ms=1, release=True), p.RunChange("running", release=True)
-ROUNDS: Final = range(12)
+ROUNDS: Final = range(1, 41)
 Answers = list[Any]
 
 
@@ -279,12 +279,12 @@ class SharedStoreConformance:
             for one, other in zip(*answers, strict=True):
                 assert {one.fresh, other.fresh} == {True, False}
                 assert (one.id, one.body) == (other.id, other.body)
-        taken = (p.Post("s/1", "new", b"1"), p.Post("s/1", "0 0", b"3"))
+        taken = (p.Post("s/1", "new", b"1"), p.Post("s/1", "1 0", b"3"))
         for peer, worker in ((here, "alice"), (there, "bob")):
             log = await claimed(peer, worker, worker)
             assert await peer.ask(p.Posts(taken), *writes(log, 1, posts=taken)) == [LedgerTaken] * 2
         head = await there.do("head")
-        assert (head.records, head.entries) == (0, 36)
+        assert (head.records, head.entries) == (0, 120)
 
     @between
     async def test_each_entry_is_news_once_and_in_one_order(self, here: Peer, there: Peer) -> None:
@@ -342,14 +342,14 @@ class SharedStoreConformance:
 
     @between
     async def test_a_moment_fires_once(self, here: Peer, there: Peer) -> None:
-        for moment in range(1, 13):
+        for moment in ROUNDS:
             firing = p.Firing("nightly", moment)
             mine, theirs = await race(here, there, lambda who: [submitted(f"{who} {moment}", None, firing)])  # noqa: B023 -- called at once
             last = await last_firing(here.journal, "nightly", FOREVER_MS)
             assert last is not None
             assert won(mine + theirs) == [last.run]
         (entry,) = await there.ask(p.Post(SCHEDULES, "", b"{}"))
-        answers = await here.ask(*(submitted("r", None, p.Firing("nightly", 13, read)) for read in (0, entry.id)))
+        answers = await here.ask(*(submitted("r", None, p.Firing("nightly", 41, read)) for read in (0, entry.id)))
         assert (answers[0], won(answers)) == (None, ["r"])
 
     @between
