@@ -175,6 +175,9 @@ WRITES = {
     ),
 }  # fmt: skip
 REFUSED_WRITES = {
+    "a counter that another program has damaged": Refusal(
+        Write(LEASE, charges=(charge(1),)), a_run(tokens=b"nine"), JournalError, "a cell of the journal is damaged"
+    ),
     "an older token": Refusal(Write(replace(LEASE, token=2), (THIRD,)), a_run(), LeaseLost, "lease 2 was taken over"),
     "a newer token": Refusal(Write(replace(LEASE, token=4)), a_run(), LeaseLost, "lease 4 was taken over"),
     "an unknown run": Refusal(Write(replace(LEASE, row=5)), a_run(), LeaseLost, "lease 3 was taken over"),

@@ -340,7 +340,7 @@ class SlowRequest(CommitRequest[None], frozen=True):
 
 
 class HintRequest(CommitRequest[bool], frozen=True):
-    """A hint is replaced if it still is `previous`; false if another writer was faster. See `Journal.hint`."""
+    """A hint is replaced if it still is `previous`; false if another writer was faster."""
 
     name: str
     body: bytes

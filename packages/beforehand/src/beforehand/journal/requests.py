@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.errors import LedgerTaken, LimitsChanged
+from beforehand.errors import JournalError, LedgerTaken, LimitsChanged
 from beforehand.journal.backend_rules import (
     check_post,
     first_write,
@@ -156,7 +156,14 @@ class Changes(msgspec.Struct):
 def decide(request: CommitRequest[T], facts: CommitFacts) -> tuple[T, Changes]:
     """The answer to a request and what it changes. Raises its refusal."""
     changes = Changes()
-    return _RULES[type(request)](request, facts, changes), changes
+    try:
+        return _RULES[type(request)](request, facts, changes), changes
+    except msgspec.MsgspecError as error:  # another program wrote it: this request is refused, and not the journal lost
+        raise JournalError(
+            f"a cell of the journal is damaged: {error}",
+            known="nothing was written",
+            next_step="keep a copy of the file as it is, and restore a backup",
+        ) from error
 
 
 def numbered(granted: LeaseGranted, row: int) -> LeaseGranted:
