@@ -163,7 +163,7 @@ async def agree(here: Peer, there: Peer) -> None:
     for read in reads:
         mine = await here.do(*read)
         assert mine == await there.do(*read), read
-        assert read[0] != "read" or verify_chain(mine, genesis("n", read[1])) is None
+        assert read[0] != "read" or verify_chain(mine, genesis("n", read[-1])) is None
 
 
 Suite = TypeVar("Suite", bound="SharedStoreConformance")
