@@ -21,6 +21,7 @@ from beforehand.model.decision.evidence import EVIDENCE
 from beforehand.model.decision.moves import Send, Settle
 from beforehand.model.outcome import RETURNED, DidNotHappen
 from beforehand.model.secret import Secret
+from simulator.generator.queues import HELD
 from simulator.mutations.mutation import Mutant, Twist, always, never_mind, replaced
 
 # --- twists of one mutant each -----------------------------------------------------------------------------------
@@ -541,6 +542,7 @@ OPERATIONS: Final = (
         "a waiting run whose owner died is left alone",
         "beforehand.journal.backend_rules:wants_worker",
         only_released,
+        from_seed=HELD,
     ),
     Mutant(
         "claims awaited for ever",
