@@ -97,7 +97,7 @@ def test_parts_of_our_commands_say_how_to_install_the_console(monkeypatch: pytes
         ports.extension("beforehand.command_parts", "inbox.health", "beforehand inbox --health")
     assert refused.value.next_step == console_command()
     with pytest.raises(UsageError, match=r"a notification channel .* needs beforehand-console"):
-        ports.notifications_of([], None, None)  # type: ignore[arg-type]  # refused before either is used
+        ports.notifications_of([])
 
 
 def test_the_streams_of_the_console_are_known_where_it_is_installed():

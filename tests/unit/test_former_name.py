@@ -63,7 +63,7 @@ def test_an_app_refuses_a_journal_of_the_former_name_and_leaves_it(former: Path,
 
 def test_a_reader_of_a_file_that_it_cannot_write_refuses_it_too(former: Path, monkeypatch: pytest.MonkeyPatch):
     reader = address_of(former).reader()
-    monkeypatch.setattr(reader, "untouched", True)
+    monkeypatch.setattr(reader, "_untouched", True)
     before = contents(former)
     with pytest.raises(JournalError, match=SAYS):
         asyncio.run(reader.open())

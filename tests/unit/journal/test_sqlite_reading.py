@@ -83,7 +83,7 @@ def test_a_file_that_can_be_written_is_opened_as_by_everybody_and_not_appended_t
         (tmp_path / "j.db-lock").unlink()
         journal = SqliteReader(tmp_path / "j.db")
         identity = await journal.open()
-        assert (journal.untouched, identity.trust) == (False, "trusted")
+        assert (identity.untouched, identity.trust) == (False, "trusted")
         assert (tmp_path / "j.db-lock").exists()
         assert [row.run for row in await journal.runs()] == ["r"]
         with pytest.raises(JournalUnavailable, match="for reading only"):
@@ -137,7 +137,7 @@ def test_a_full_disk_can_be_looked_at(tmp_path):
         fresh.symlink_to("/dev/full")
         reading = SqliteReader(path)
         identity = await reading.open()
-        assert reading.untouched
+        assert identity.untouched
         assert "the disk is full (make room)" in identity.notices[-1]
         assert [row.run for row in await reading.runs()] == ["r"]
         await reading.close()

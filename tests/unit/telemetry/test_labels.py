@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from beforehand import Ambiguous, Run, agent, tool
 from beforehand.inspect.monitors.rules import RULES
+from beforehand.journal.port import Storage
 from beforehand.queues.limits import DeclaredLimits, QueueLimits, SharedBudget
 from beforehand.telemetry.following import Drive
 from beforehand.telemetry.prometheus import Prometheus
@@ -49,7 +50,10 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @virtual
 async def test_each_metric_has_its_labels_and_each_label_says_what_its_name_says(lab: Lab, monkeypatch):
-    monkeypatch.setattr(lab.journal, "size", lambda: 4096)
+    async def storage() -> Storage:
+        return Storage("desk.db", "SQLite", 4096)
+
+    monkeypatch.setattr(lab.journal, "storage", storage)
     measured = Prometheus()
     budget = SharedBudget(tokens=9000, model_calls=9, effects=9, cost="9 EUR", unpriced="0.05 EUR")
     queues = DeclaredLimits({"slow": QueueLimits(), "idle": QueueLimits()}, budgets={"all": budget})

@@ -17,7 +17,7 @@ from itsdangerous import BadData, URLSafeSerializer
 from beforehand.errors import BeforehandError, UsageError
 from beforehand.inspect.signing_keys import SigningKeys, load_keys
 from beforehand.journal.entry_codec import read, written
-from beforehand.journal.port import Journal, LedgerEntry, Post
+from beforehand.journal.port import Identity, Journal, LedgerEntry, Post
 
 PATH: Final = "/links/"
 VARIABLE: Final = "BEFOREHAND_LINK_KEY"
@@ -119,14 +119,14 @@ KEYS: Final = ".linkkeys"
 """The file beside a journal that keeps its keys unless they are given; for the journal's owner alone."""
 
 
-def keys_of(journal: Journal) -> SigningKeys | None:
+def keys_of(identity: Identity) -> SigningKeys | None:
     """The keys as every process finds them: in the variable BEFOREHAND_LINK_KEY, else beside the journal, else nowhere.
 
     Raises `UsageError` for invalid keys.
     """
     if value := os.environ.get(VARIABLE, ""):
         return given_keys(value)
-    path = journal.sidecar(KEYS)
+    path = identity.sidecar(KEYS)
     return None if path is None else load_keys(path)
 
 

@@ -221,6 +221,7 @@ class Beforehand:
                     LOG.warning("schedules: %s", remark)
             if self.judge is not None:
                 engine.policy = self.judge.moved(await threshold_positions(engine.journal))
+            notify = notifications.begin(engine) if notifications is not None else None
         except BaseException:
             await self._journal.close()
             raise
@@ -228,7 +229,6 @@ class Beforehand:
         belongs_here(self)
         if self._address is not None and engine.identity.trust == "trusted":
             await note_code(engine.journal, self.agents.values())
-        notify = notifications.begin(engine) if notifications is not None else None
         looks = self._recovers and bool(self.agents)
         scheduler = Scheduler(engine, self.agents, on_time=looks)
         self._housekeeping = HousekeepingTasks(ControlService(engine), notifier.agent, notify, scheduler.fire)
@@ -492,7 +492,7 @@ class Beforehand:
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _notifications(self) -> Notifications | None:
-        return None if self._reach is None else notifications_of(self._reach, self._journal, self._environment.rng)
+        return None if self._reach is None else notifications_of(self._reach)
 
     async def _one(self, agent: Agent[T, R], given: T) -> RunResult[T, R]:
         name = ""

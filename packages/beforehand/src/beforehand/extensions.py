@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from beforehand.agent.agent import Agent
     from beforehand.agent.tool import Tool
     from beforehand.engine.engine import Engine
-    from beforehand.engine.environment import Rng
-    from beforehand.journal.port import Journal
 
 OF_CONSOLE: Final = {
     "beforehand.commands": {"accounts", "figures", "notices", "plant", "policy calibrate", "serve", "shadow-reviews"},
@@ -115,7 +113,10 @@ class Notifications(Protocol):
         ...
 
     def begin(self, engine: Engine, /) -> Callable[[], Awaitable[None]]:
-        """Take part in an open engine. An app calls the returned function repeatedly: it sends what is due."""
+        """Take part in an open engine. An app calls the returned function repeatedly: it sends what is due.
+
+        Raises `UsageError` where it lacks something there, such as a key that signs links.
+        """
         ...
 
 
@@ -123,8 +124,8 @@ class Notifications(Protocol):
 class NotificationSource(Protocol):
     """Makes the notifications of an app: a value for `Beforehand(reach=...)`."""
 
-    def notifications(self, journal: Journal, rng: Rng, /) -> Notifications:
-        """The notifications of an app over this journal. Raises `UsageError`."""
+    def notifications(self) -> Notifications:
+        """The notifications of an app. Raises `UsageError`."""
         ...
 
 
@@ -132,9 +133,9 @@ Reachable: TypeAlias = "NotificationSource | Iterable[Any] | str | os.PathLike[s
 """The values that `Beforehand(reach=...)` accepts: a source, channels, or the path of a `reach.yaml`."""
 
 
-def notifications_of(given: Reachable, journal: Journal, rng: Rng) -> Notifications:
+def notifications_of(given: Reachable) -> Notifications:
     """The notifications that an app was given. Raises `UsageError`."""
     if isinstance(given, NotificationSource):
-        return given.notifications(journal, rng)
+        return given.notifications()
     source: NotificationSource = extension("beforehand.notifications", "reach", "a notification channel (reach)")(given)
-    return source.notifications(journal, rng)
+    return source.notifications()

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from beforehand.inspect.signing_keys import keep_keys
 from beforehand.journal.port import Posts
@@ -124,8 +125,8 @@ async def test_keys_beside_the_journal_are_read_when_they_are_wanted(
 ):
     monkeypatch.delenv("BEFOREHAND_LINK_KEY")
     async with standing(lab) as stand:
-        journal = stand.app.engine.journal
-        journal.sidecar = lambda suffix: tmp_path / f"desk.db{suffix}"  # type: ignore[method-assign]  # as one in a file
+        engine = stand.app.engine
+        engine.identity = replace(engine.identity, file=tmp_path / "desk.db")  # as one in a file
         keep_keys(tmp_path / "desk.db.linkkeys", LINK_KEYS)
         links = LinkRoutes(UseCases(stand.app.service, stand.authenticator))
         path, link = await link_of(stand)

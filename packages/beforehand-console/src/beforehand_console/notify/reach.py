@@ -15,13 +15,13 @@ from beforehand.engine.engine import Engine
 from beforehand.engine.environment import Rng
 from beforehand.errors import UsageError
 from beforehand.inspect.signing_keys import SigningKeys, first_keys
-from beforehand.journal.port import Journal
+from beforehand.journal.port import Identity
 from beforehand.model.secret import Secret, SecretUnavailableError, resolver_from
 from beforehand_console.links import KEYS, checked_base, given_keys, keys_of
 from beforehand_console.notify.channel import Channel
 from beforehand_console.notify.planner import NoticePlanner
 from beforehand_console.notify.schedule import TOOL
-from beforehand_console.notify.sender import LinkSettings, NoticeSender
+from beforehand_console.notify.sender import NoticeSender
 
 EVERY: Final = timedelta(seconds=10)
 
@@ -54,10 +54,9 @@ class Reach(msgspec.Struct, frozen=True):
         """The channels by their names."""
         return {channel.name: channel for channel in self.channels}
 
-    def notifications(self, journal: Journal, rng: Rng) -> ReachNotifications:
-        """The notifications of one app over this journal: `Beforehand(reach=...)` asks for them."""
-        web = LinkSettings(self.base_url, link_keys(self, journal, rng)) if self.base_url else LinkSettings()
-        return ReachNotifications(self, NoticeSender(self.by_name, web))
+    def notifications(self) -> ReachNotifications:
+        """The notifications of one app: `Beforehand(reach=...)` asks for them."""
+        return ReachNotifications(self, NoticeSender(self.by_name, self.base_url))
 
 
 class ReachNotifications:
@@ -73,6 +72,8 @@ class ReachNotifications:
     def begin(self, engine: Engine) -> Callable[[], Awaitable[None]]:
         """Take part in an open engine; the function that is returned plans and sends what is due."""
         self._sender.engine = engine
+        if self._reach.base_url:
+            self._sender.keys = link_keys(self._reach, engine.identity, engine.environment.rng)
         return NoticePlanner(ControlService(engine), self._reach, self._sender).run
 
 
@@ -85,7 +86,7 @@ def reach_from(given: Iterable[Channel] | str | os.PathLike[str]) -> Reach:
     return Reach(tuple(given))
 
 
-def link_keys(reach: Reach, journal: Journal, rng: Rng) -> SigningKeys:
+def link_keys(reach: Reach, identity: Identity, rng: Rng) -> SigningKeys:
     """The keys that sign links: as given, else those beside the journal, made when they are first wanted."""
     if reach.link_key is not None:
         key = reach.link_key
@@ -93,9 +94,9 @@ def link_keys(reach: Reach, journal: Journal, rng: Rng) -> SigningKeys:
             return given_keys(key.reveal() if not key.resolvable else resolver_from(os.environ)(key.name))
         except SecretUnavailableError as error:
             raise UsageError(f"the link key {key.name} is not set") from error
-    if (found := keys_of(journal)) is not None:
+    if (found := keys_of(identity)) is not None:
         return found
-    path = journal.sidecar(KEYS)
+    path = identity.sidecar(KEYS)
     if path is None:
         raise UsageError(
             "a journal that is not a file has no link key beside it", next_step="give one: Reach(link_key=Secret(...))"

@@ -50,19 +50,13 @@ class NotReached(BeforehandError):
     """A notice is proven not to have been sent, in all the time there was."""
 
 
-class LinkSettings(msgspec.Struct, frozen=True):
-    """The address of the web inbox, and the keys that sign links to it; without an address no notice has a link."""
-
-    base_url: str = ""
-    keys: SigningKeys = SigningKeys(())
-
-
 class NoticeSender:
-    """Sends the notices of one app. `engine` is given once it is made."""
+    """Sends the notices of one app. `engine`, and `keys` that sign links, are given once its journal is open."""
 
-    def __init__(self, channels: Mapping[str, Channel], web: LinkSettings) -> None:
+    def __init__(self, channels: Mapping[str, Channel], base_url: str) -> None:
         self.engine: Engine | None = None
-        self.web = web
+        self.keys = SigningKeys(())
+        self._base_url = base_url
         self._channels = channels
         self.agent: Final[Agent[NoticeMessage, str]] = agent(name=AGENT, tools=())(self._tell)
 
@@ -90,13 +84,13 @@ class NoticeSender:
         now_ms, notice = engine.environment.clock.wall_ms(), run_of(name, number)
 
         def link(line: LetterLine) -> str:
-            if not self.web.base_url:
+            if not self._base_url:
                 return ""
             if line.kind == "finding":
-                return f"{checked_base(self.web.base_url)}/findings"
+                return f"{checked_base(self._base_url)}/findings"
             until = now_ms + milliseconds(LINK_LASTS) if line.due_ms is None or line.waits_on else line.due_ms
             link = Link(line.item, line.digest, channel.receiver, until, link_id(notice, line.item))
-            return make_link(self.web.base_url, self.web.keys, link)
+            return make_link(self._base_url, self.keys, link)
 
         outside = SendContext(current.marker, link, engine.settings.private_webhooks, now_ms / 1000)
         return channel.send(msgspec.json.decode(letter, type=Letter), outside)

@@ -71,7 +71,7 @@ class LinkRoutes:
 
     def _keys(self) -> SigningKeys:
         """Read the keys each time: they may have been rotated. Raises `LinkRefused` if there are none."""
-        found = keys_of(self._desk.reader.journal)
+        found = keys_of(self._desk.reader.identity)
         if found is None:
             raise LinkRefused("no link was ever signed here", next_step="open the inbox and look there")
         return found

@@ -49,7 +49,7 @@ class CommandCall:
         """As `reader`, with the raw one beside it: for commands about the journal as a whole."""
         journal = existing_journal(self.journal).reader()
         identity = await journal.open()
-        for notice in identity.notices if journal.untouched else ():
+        for notice in identity.notices if identity.untouched else ():
             logging.getLogger("beforehand").warning(notice)
         if tells_doubts and identity.trust == "distrustful" and not self._distrust_noted:
             self._distrust_noted = True

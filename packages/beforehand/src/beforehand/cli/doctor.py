@@ -43,7 +43,7 @@ async def verify(call: CommandCall, heads_file: Path | None) -> int:
     async with call.with_raw_reader(tells_doubts=False) as (reader, raw_reader):
         kept = Kept()
         if heads_file is not None:
-            kept = Kept(read_heads(heads_file, reader.identity.namespace), head_keys(raw_reader.sidecar(KEYS)))
+            kept = Kept(read_heads(heads_file, reader.identity.namespace), head_keys(reader.identity.sidecar(KEYS)))
         found = await check(reader, raw_reader, kept)
         doubt = reader.identity.reason
     status = DIVERGED if found.broken else DONE
@@ -81,7 +81,7 @@ async def heads(call: CommandCall) -> None:
     async with call.reader(tells_doubts=False) as reader:
         # Checked before a key is made: a journal that is not trusted gets no head, and nothing is written beside it.
         keys = (
-            own_head_keys(reader.journal.sidecar(KEYS), SystemRng()) if reader.identity.trust != "distrustful" else ()
+            own_head_keys(reader.identity.sidecar(KEYS), SystemRng()) if reader.identity.trust != "distrustful" else ()
         )
         head = await signed_head(reader.journal, reader.identity, SystemClock().wall_ms(), keys)
     click.echo(line_of(head))

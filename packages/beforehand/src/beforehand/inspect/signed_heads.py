@@ -134,7 +134,7 @@ class HeadPosts:
         turn = now // engine.settings.heads_every_ms
         if turn == self._done or not engine.outbox.wants("journal.head") or engine.identity.trust == "distrustful":
             return
-        keys = own_head_keys(engine.journal.sidecar(KEYS), engine.environment.rng)
+        keys = own_head_keys(engine.identity.sidecar(KEYS), engine.environment.rng)
         head = await signed_head(engine.journal, engine.identity, now, keys)
         notice = Notice("journal.head", "", "", now, turn=turn, data=msgspec.to_builtins(head))
         await engine.journal.commit(Post(OUTBOX, f"head/{turn}", written(notice)))

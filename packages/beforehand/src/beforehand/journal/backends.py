@@ -62,7 +62,7 @@ class Backend(Protocol):
         ...
 
     def sidecar(self, place: str, suffix: str) -> Path | None:
-        """See `Journal.sidecar`; this one opens nothing."""
+        """See `Identity.sidecar`; this one opens nothing."""
         ...
 
     def found_in(self, directory: Path) -> list[str]:

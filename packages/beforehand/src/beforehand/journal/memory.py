@@ -57,6 +57,7 @@ from beforehand.journal.port import (
     RunStatus,
     RunWaits,
     StatusFilter,
+    Storage,
     TakeRequest,
     Trust,
     Worker,
@@ -396,11 +397,8 @@ class MemoryJournal:
         )
         return self._head
 
-    def size(self) -> int | None:
-        return None
-
-    def sidecar(self, suffix: str) -> Path | None:  # noqa: ARG002 - there is no place for any
-        return None
+    async def storage(self) -> Storage:
+        return Storage("memory:", "memory")
 
     # --- inside --------------------------------------------------------------------------------------
 

@@ -46,7 +46,8 @@ class Identity(msgspec.Struct, frozen=True):
 
     `namespace` separates idempotency keys of staging from production; `secret` keys the MACs of
     arguments; `trust` says whether anything may be sent (see `Journal.confirm`), `reason` why not;
-    `notices` are sentences that a person should read once at open.
+    `notices` are sentences that a person should read once at open. `file` is the one that holds it, if one does.
+    `untouched`: it is read as it is, and may lack the newest writes; the notices say why.
     """
 
     namespace: str
@@ -55,6 +56,12 @@ class Identity(msgspec.Struct, frozen=True):
     trust: Trust = "trusted"
     reason: str = ""
     notices: tuple[str, ...] = ()
+    file: Path | None = None
+    untouched: bool = False
+
+    def sidecar(self, suffix: str) -> Path | None:
+        """The file beside the journal for what must not be in it, such as a signing key. None: it has no place."""
+        return None if self.file is None else self.file.with_name(self.file.name + suffix)
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -596,27 +603,13 @@ class Journal(Protocol):
         """The head of the log: how many records and ledger entries are durable, and the hashes over all of them."""
         ...
 
-    def size(self) -> int | None:
-        """The bytes that the journal takes on its disk; None where that is not known."""
-        ...
-
-    def sidecar(self, suffix: str) -> Path | None:
-        """The file beside the journal for what must not be in it, such as a signing key. None: it has no place."""
+    async def storage(self) -> Storage:
+        """Where and how the journal is stored."""
         ...
 
 
 class Reader(Journal, Protocol):
-    """A journal opened for reading, with the operations that only an operator needs. Its writing methods raise.
-
-    `untouched`: it is read as it is, and may lack the newest writes; the notices of its identity say why.
-    """
-
-    @property
-    def untouched(self) -> bool: ...
-
-    async def storage(self) -> Storage:
-        """Where and how the journal is stored."""
-        ...
+    """A journal opened for reading, with the operations that only an operator needs. Its writing methods raise."""
 
     async def check(self, known: Sequence[KnownHead]) -> LogCheck:
         """Compare the whole log with itself, with the back end's own memory of it, and with `known` heads.

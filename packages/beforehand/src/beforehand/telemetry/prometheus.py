@@ -112,7 +112,7 @@ async def read_samples(engine: Engine, *, drives: bool) -> list[Sample]:
     for tool in engine.tools:
         is_open = engine.breakers.wait_ms(tool, retry=False) > 0
         found.append(Sample("beforehand_breaker_open", {"tool": tool}, int(is_open)))
-    if (size := journal.size()) is not None:
+    if (size := (await journal.storage()).bytes) is not None:
         found.append(Sample("beforehand_journal_bytes", {}, size))
     if drives:
         left = engine.lease_left_ms(journal.now().ms)

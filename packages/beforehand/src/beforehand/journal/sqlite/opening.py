@@ -154,7 +154,7 @@ def read_identity(reader: Database, settings: FileSettings, notices: tuple[str, 
     trust: Trust = "distrustful"
     if not reason:
         trust, reason = ("doubtful", doubt) if marked == "doubtful" else ("trusted", "")
-    return Identity(namespace, secret, incarnation, trust, reason, notices)
+    return Identity(namespace, secret, incarnation, trust, reason, notices, settings.path)
 
 
 def measure(

@@ -24,7 +24,6 @@ from beforehand.journal.port import (
     Lease,
     LedgerEntry,
     LogCheck,
-    Storage,
     Trust,
     Worker,
     Write,
@@ -52,14 +51,14 @@ T = TypeVar("T")
 class SqliteReader(SqliteReads):
     """A journal that is only read. Every method that writes raises `JournalUnavailable`.
 
-    `untouched` takes a file as it is even if it could be written; one that cannot be is `untouched` once it is open.
+    `untouched` takes a file as it is even if it could be written. One that cannot be is `untouched` anyway.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, untouched: bool = False, connect: Library = StandardDatabase
     ) -> None:
         self.path = Path(path).absolute()
-        self.untouched = untouched
+        self._untouched = untouched
         self._connect = connect
         self._settings = opening.FileSettings(self.path, anchor.beside(self.path), parts=opening.Parts(connect=connect))
         self._here = self._settings.parts.here
@@ -71,7 +70,7 @@ class SqliteReader(SqliteReads):
 
     async def open(self) -> Identity:
         """Open it as far as it can be read. Raises `JournalError`."""
-        if not self.untouched:
+        if not self._untouched:
             try:
                 self._identity = self._store.open()
                 self._database = self._store.reader
@@ -80,14 +79,14 @@ class SqliteReader(SqliteReads):
                     self._why_untouched = "the disk is full (make room)"
                 elif not is_unwritable(self.path):
                     raise
-                self.untouched = True
-        if self.untouched:
-            self._identity = self._take_as_it_is()
+                self._untouched = True
+        if self._untouched:
+            self._identity = msgspec.structs.replace(self._take_as_it_is(), untouched=True)
         return self._identity
 
     async def close(self) -> None:
         database, self._database = self._database, None
-        if database is not None and self.untouched:
+        if database is not None and self._untouched:
             database.close()
         self._store.close()
 
@@ -129,7 +128,7 @@ class SqliteReader(SqliteReads):
         return None
 
     async def head(self) -> Head:
-        if not self.untouched:
+        if not self._untouched:
             return self._read(lambda _: self._store.head())
         kept = anchor.load(self._settings.anchor)
         if kept is not None and self._identity.trust != "distrustful":
@@ -138,13 +137,6 @@ class SqliteReader(SqliteReads):
         return self._read(lambda database: heads.whole(database, start))
 
     # --- for operators ----------------------------------------------------------------------------------
-
-    async def storage(self) -> Storage:
-        ((mode,),) = self._read(lambda database: database.rows("pragma journal_mode"))
-        ((version,),) = self._read(lambda database: database.rows("select sqlite_version()"))
-        details = {"mode": str(mode), "sqlite": str(version)}
-        size = self.path.stat().st_size  # never opened: see `driver.OpenFile`
-        return Storage(str(self.path), f"SQLite {version!s}, {mode!s} mode", size, details)
 
     async def check(self, known: Sequence[KnownHead]) -> LogCheck:
         try:

@@ -22,10 +22,11 @@ from beforehand.journal.port import (
     RunStatus,
     RunWaits,
     StatusFilter,
+    Storage,
     WorkerState,
 )
 from beforehand.journal.sqlite import ledger, runs
-from beforehand.journal.sqlite.driver import Database, sidecar, size_of
+from beforehand.journal.sqlite.driver import Database, size_of
 from beforehand.journal.sqlite.runs import Query, RunTables
 
 T = TypeVar("T")
@@ -90,8 +91,8 @@ class SqliteReads(ABC):
     async def news(self, after: int | None) -> LedgerNews:
         return self._read(lambda database: ledger.news(database, after))
 
-    def size(self) -> int | None:
-        return size_of(self.path)
-
-    def sidecar(self, suffix: str) -> Path:
-        return sidecar(self.path, suffix)
+    async def storage(self) -> Storage:
+        ((mode,),) = self._read(lambda database: database.rows("pragma journal_mode"))
+        ((version,),) = self._read(lambda database: database.rows("select sqlite_version()"))
+        details = {"mode": str(mode), "sqlite": str(version)}
+        return Storage(str(self.path), f"SQLite {version!s}, {mode!s} mode", size_of(self.path), details)

@@ -209,13 +209,8 @@ class FaultyJournal(ABC):
     def mark(self) -> None:
         return None
 
-    def size(self) -> None:  # noqa: B027 - likewise: its bytes are not on a disk
-        """The disk is simulated."""
-
-    def sidecar(self, suffix: str) -> None:  # noqa: B027 - this is its whole body: files beside it are not simulated
-        """See `Journal.sidecar`."""
-
     open = _read(Journal.open)
+    storage = _read(Journal.storage)
     confirm = _read(Journal.confirm)
     read = _read(Journal.read)
     search = _read(Journal.search)
