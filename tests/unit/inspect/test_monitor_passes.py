@@ -63,7 +63,7 @@ async def counted(
 ) -> RecordTallies:
     """The tallies of a process that starts."""
     tallies = RecordTallies()
-    while not await tallies.count(reader, lab.clock.wall_ms(), settings, stores=stores):
+    while not await tallies.count(reader, lab.clock.wall_ms(), settings, lab.journal if stores else None):
         pass
     return tallies
 
@@ -100,9 +100,9 @@ async def test_tallies_do_not_depend_on_the_portions(
         last = RecordTallies()
         while last.through < expected.through:
             last = turn.choice(kept) if kept else RecordTallies()
-            await last.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True)
+            await last.count(reader, lab.clock.wall_ms(), SETTINGS, lab.journal)
         for one in kept:
-            while not await one.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True):
+            while not await one.count(reader, lab.clock.wall_ms(), SETTINGS, lab.journal):
                 pass
         restarted = await counted(lab, reader)
     assert await portions(lab) == list(range(expected.through // 20))
@@ -139,7 +139,7 @@ async def test_a_count_that_fails_at_any_call_neither_loses_nor_doubles(
             lab.journal.fail_next(call, JournalUnavailable("the disk"), stored=stored)
             while not ended:
                 try:
-                    ended = await tallies.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True)
+                    ended = await tallies.count(reader, lab.clock.wall_ms(), SETTINGS, lab.journal)
                 except JournalUnavailable:
                     failed += 1
             lab.journal._faults.clear()  # the call did not come: this was the last round
@@ -176,7 +176,7 @@ async def test_a_portion_that_cannot_be_read_is_counted_again(
         monkeypatch.setattr(counting, "PORTION", 10)
         tallies = RecordTallies()
         while tallies.through < number * 10:
-            await tallies.count(reader, lab.clock.wall_ms(), SETTINGS, stores=True)
+            await tallies.count(reader, lab.clock.wall_ms(), SETTINGS, lab.journal)
         await lab.journal.commit(Post(f"{TALLIES}/0", str(number), body))
         for _ in range(2):
             assert plain(await counted(lab, reader, stores=True)) == plain(expected)
@@ -244,7 +244,7 @@ async def test_what_is_acknowledged_is_shown_again_with_new_evidence(lab: Lab):
     async def looked(minutes: int = 0) -> list[FindingRaised]:
         """The findings that are shown after another look, so many minutes later."""
         await asyncio.sleep(60 * minutes)
-        assert await watch(app.service.reader, app.engine.outbox, lab.clock.wall_ms(), tuned, tallies)
+        assert await watch(app.service.reader, lab.journal, app.engine.outbox, lab.clock.wall_ms(), tuned, tallies)
         return await shown_findings(lab.journal)
 
     async def seen(until_ms: int = 0) -> None:
@@ -312,9 +312,9 @@ async def test_a_look_that_counts_its_fill_is_followed_by_another(lab: Lab, monk
 
         monkeypatch.setattr(passes, "judged", judged)
         monkeypatch.setattr(counting, "PORTION", total_read - 1)
-        assert not await watch(reader, outbox, lab.clock.wall_ms(), SETTINGS, tallies)
+        assert not await watch(reader, lab.journal, outbox, lab.clock.wall_ms(), SETTINGS, tallies)
         assert judged_at == [], "much is uncounted"
-        assert await watch(reader, outbox, lab.clock.wall_ms(), SETTINGS, tallies)
+        assert await watch(reader, lab.journal, outbox, lab.clock.wall_ms(), SETTINGS, tallies)
         assert judged_at == [lab.clock.wall_ms()]
 
 
@@ -340,11 +340,11 @@ async def test_runs_that_have_not_ended_are_counted_once_whatever_is_kept(
         monkeypatch.setattr(counting, "AT_ONCE", 20)
         monkeypatch.setattr(counting, "PORTION", 50)
         monkeypatch.setattr(counting, "KEPT_RECORDS", 50 if case == "evicted" else 10_000)
-        await RecordTallies().count(reader, now, SETTINGS, stores=True)
+        await RecordTallies().count(reader, now, SETTINGS, lab.journal)
         kept, turn = [RecordTallies(), RecordTallies()], 0
-        while not await kept[turn % 2 if case == "by turns" else 0].count(reader, now, SETTINGS, stores=True):
+        while not await kept[turn % 2 if case == "by turns" else 0].count(reader, now, SETTINGS, lab.journal):
             turn += 1
-        await kept[0].count(reader, now, SETTINGS, stores=True)
+        await kept[0].count(reader, now, SETTINGS, lab.journal)
         for one in begun:
             one.cancel()
         await asyncio.gather(*begun, return_exceptions=True)

@@ -17,7 +17,7 @@ from itsdangerous import BadData, URLSafeSerializer
 from beforehand.errors import BeforehandError, UsageError
 from beforehand.inspect.signing_keys import SigningKeys, load_keys
 from beforehand.journal.entry_codec import read, written
-from beforehand.journal.port import Identity, Journal, LedgerEntry, Post
+from beforehand.journal.port import Identity, Journal, JournalReads, LedgerEntry, Post
 
 PATH: Final = "/links/"
 VARIABLE: Final = "BEFOREHAND_LINK_KEY"
@@ -96,7 +96,7 @@ def use_of(link: Link, *, by: str) -> Post:
     return Post(_USED + link.id, "used", written({"by": by, "item": link.item}))
 
 
-async def checked_unused(journal: Journal, link: Link) -> None:
+async def checked_unused(journal: JournalReads, link: Link) -> None:
     """Refuse a link through which an answer was given. Raises `LinkRefused`."""
     for entry in await journal.entries(_USED + link.id):
         raise _used(entry)

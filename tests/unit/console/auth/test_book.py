@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from beforehand.errors import UsageError
-from beforehand_console.auth.accounts import AccountNote
+from beforehand_console.auth.accounts import AccountNote, every_account
 from beforehand_console.auth.authorize import Grant, may
 from beforehand_console.auth.passwords import LONGEST, SHORTEST, Passwords
-from beforehand_console.auth.tokens import TokenNote
+from beforehand_console.auth.tokens import TokenNote, every_token
 from tests.unit.console.auth.keeping import Drawn, House, opened
 
 DAY_MS = 86_400_000
@@ -26,7 +26,7 @@ def test_an_account_is_what_was_said_last():
         assert may(ben.principal("password"), "order")
         assert len(await house.journal.entries("accounts/ben")) == 4, "each word is kept"
         await house.person("anna")
-        assert [one.name for one in await house.accounts.every()] == ["anna", "ben"]
+        assert [one.name for one in await every_account(house.journal)] == ["anna", "ben"]
 
     asyncio.run(told())
 
@@ -178,8 +178,8 @@ def test_a_token_ends_and_can_be_revoked_by_its_name():
         assert await house.tokens.principal(long, house.now.ms) is not None
         assert (await house.tokens.revoke(kept.id[:6], by="anna")).revoked
         assert await house.tokens.principal(long, house.now.ms) is None
-        assert [one.revoked for one in await house.tokens.every("ben")] == [False, True]
-        assert await house.tokens.every("anna") == []
+        assert [one.revoked for one in await every_token(house.journal, "ben")] == [False, True]
+        assert await every_token(house.journal, "anna") == []
         for name in ("", "zz"):
             with pytest.raises(UsageError, match="tokens, not one"):
                 await house.tokens.revoke(name, by="anna")

@@ -9,8 +9,8 @@ from typing import Final, Literal
 import msgspec
 
 from beforehand.errors import Unreadable, UsageError
-from beforehand.journal.entry_codec import read, written
-from beforehand.journal.port import Journal, LedgerEntry, Post
+from beforehand.journal.entry_codec import entries_below, read, written
+from beforehand.journal.port import Journal, JournalReads, LedgerEntry, Post
 from beforehand.model.shell import to_type
 from beforehand.webhooks.access_log import Via
 from beforehand_console.auth.authorize import Grant, Principal
@@ -55,17 +55,23 @@ class Account(msgspec.Struct, frozen=True):
         return Principal(self.name, () if self.disabled else self.grants, via, limits, proven_ms, session)
 
 
+async def every_account(journal: JournalReads) -> list[Account]:
+    """The accounts of a journal, by name."""
+    accounts = (folded(name, entries) for name, entries in sorted((await entries_below(journal, STREAM)).items()))
+    return [account for account in accounts if account is not None]
+
+
 class Accounts:
     """The accounts of one journal. A process that can write its file can add the first one, and any other."""
 
     def __init__(self, journal: Journal) -> None:
-        self._journal: Final = journal
+        self.journal: Final = journal
 
     async def find(self, name: str) -> Account | None:
         """The account of that name, disabled ones included."""
         if not _NAME.fullmatch(name):
             return None
-        return folded(name, await self._journal.entries(STREAM + name))
+        return folded(name, await self.journal.entries(STREAM + name))
 
     async def known(self, name: str) -> Account:
         """The account of that name. Raises `UsageError`."""
@@ -74,17 +80,9 @@ class Accounts:
             raise UsageError(f"account {name!r} does not exist", next_step="beforehand accounts list")
         return found
 
-    async def every(self) -> list[Account]:
-        """All of them, by name."""
-        entries: dict[str, list[LedgerEntry]] = {}
-        for entry in await self._journal.entries(STREAM):
-            entries.setdefault(entry.stream.removeprefix(STREAM), []).append(entry)
-        found = (folded(name, entries[name]) for name in sorted(entries))
-        return [account for account in found if account is not None]
-
     async def by_subject(self, subject: str) -> Account | None:
         """The one account with this subject at a provider; None if there is none, or more than one."""
-        found = [account for account in await self.every() if subject and account.subject == subject]
+        found = [account for account in await every_account(self.journal) if subject and account.subject == subject]
         return found[0] if len(found) == 1 else None
 
     async def add(self, name: str, grants: Sequence[Grant], *, by: str, subject: str = "") -> Account:
@@ -94,7 +92,7 @@ class Accounts:
                 f"{name!r} cannot name an account", next_step="use small letters, digits and . _ @ + -, up to 64"
             )
         note = AccountNote("add", by, _checked(grants), subject=subject)
-        if not (await self._journal.commit(Post(STREAM + name, "add", written(note)))).fresh:
+        if not (await self.journal.commit(Post(STREAM + name, "add", written(note)))).fresh:
             raise UsageError(f"account {name} exists already", next_step=to_type("accounts", "role", name, "ROLE"))
         return await self.known(name)
 
@@ -103,7 +101,7 @@ class Accounts:
         await self.known(name)
         if note.word == "role":
             _checked(note.grants)
-        await self._journal.commit(Post(STREAM + name, "", written(note)))
+        await self.journal.commit(Post(STREAM + name, "", written(note)))
         return await self.known(name)
 
 

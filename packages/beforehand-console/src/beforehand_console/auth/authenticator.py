@@ -11,7 +11,7 @@ import msgspec
 from beforehand.engine.engine import Engine
 from beforehand.errors import NotAllowed, SignInRefused
 from beforehand.webhooks.access_log import Access, AccessLog
-from beforehand_console.auth.accounts import Account, Accounts
+from beforehand_console.auth.accounts import Account, Accounts, every_account
 from beforehand_console.auth.authorize import Permission, PermissionScope, Principal, check_answerer, may_somewhere
 from beforehand_console.auth.passwords import Passwords
 from beforehand_console.auth.rate_limits import SignInLimits
@@ -136,7 +136,7 @@ class Authenticator:
 
     async def has_accounts(self) -> bool:
         """True if any account is enabled. Checked each time: another process may add the first one."""
-        return any(not account.disabled for account in await self.accounts.every())
+        return any(not account.disabled for account in await every_account(self.accounts.journal))
 
     async def by_token(self, secret: str) -> Principal | None:
         """The principal of this token."""

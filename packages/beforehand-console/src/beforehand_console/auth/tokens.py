@@ -11,8 +11,8 @@ import msgspec
 
 from beforehand.engine.environment import Rng
 from beforehand.errors import Unreadable, UsageError
-from beforehand.journal.entry_codec import read, written
-from beforehand.journal.port import Journal, LedgerEntry, Post
+from beforehand.journal.entry_codec import entries_below, read, written
+from beforehand.journal.port import Journal, JournalReads, LedgerEntry, Post
 from beforehand.model.shell import to_type
 from beforehand_console.auth.accounts import Account, Accounts
 from beforehand_console.auth.authorize import Grant, Principal
@@ -47,6 +47,12 @@ class Token(msgspec.Struct, frozen=True):
     tenants: tuple[str, ...] = ()
 
 
+async def every_token(journal: JournalReads, account: str = "") -> list[Token]:
+    """All tokens of a journal, or those of one account; revoked and ended ones included."""
+    tokens = [_listed(digest, entries) for digest, entries in (await entries_below(journal, STREAM)).items()]
+    return [token for token in tokens if account in ("", token.account)]
+
+
 class Tokens:
     """The tokens of one journal."""
 
@@ -67,14 +73,6 @@ class Tokens:
         entry = await self._journal.commit(Post(STREAM + digest, "add", written(note)))
         assert entry.fresh, "256 random bits came twice"
         return secret, _listed(digest, [entry])
-
-    async def every(self, account: str = "") -> list[Token]:
-        """All tokens, or those of one account; revoked and ended ones included."""
-        entries: dict[str, list[LedgerEntry]] = {}
-        for entry in await self._journal.entries(STREAM):
-            entries.setdefault(entry.stream.removeprefix(STREAM), []).append(entry)
-        found = [_listed(digest, entries[digest]) for digest in entries]
-        return [token for token in found if account in ("", token.account)]
 
     async def revoke(self, id_: str, *, by: str) -> Token:
         """Revoke a token. Raises `UsageError` if no token, or more than one, begins with `id_`."""

@@ -12,8 +12,8 @@ from beforehand.cli.common import CommandCall, by_option, command
 from beforehand.errors import UsageError
 from beforehand.inspect.text import moment, safe
 from beforehand.model.shell import to_type
-from beforehand.webhooks.access_log import AccessLog, Noted
-from beforehand_console.auth.accounts import Account, AccountNote, Accounts
+from beforehand.webhooks.access_log import Noted, recorded_access
+from beforehand_console.auth.accounts import Account, AccountNote, Accounts, every_account
 from beforehand_console.auth.authorize import ROLES, Grant, Role
 from beforehand_console.auth.passwords import Passwords
 from beforehand_console.cli.tokens import token
@@ -40,7 +40,7 @@ async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None
     for each address of a stranger. Commands typed on this machine need no sign-in and are not in this log.
     """
     async with call.reader() as reader:
-        found = [one for one in await AccessLog(reader.journal).read(name) if not (refused and one.access.allowed)]
+        found = [one for one in await recorded_access(reader.journal, name) if not (refused and one.access.allowed)]
     if call.screen.wrote_json({"access": [_document(one) for one in found]}):
         return
     if not found:
@@ -129,7 +129,7 @@ async def add(call: CommandCall, name: str, role: Role, subject: str, by: str, *
 async def listing(call: CommandCall) -> None:
     """List the accounts, and what each may do."""
     async with call.reader() as reader:
-        found = await Accounts(reader.journal).every()
+        found = await every_account(reader.journal)
     if call.screen.wrote_json({"accounts": [_shown(one) for one in found]}):
         return
     if not found:

@@ -14,7 +14,7 @@ from beforehand.inspect.text import safe
 from beforehand.model.shell import to_type
 from beforehand_console.auth.accounts import Accounts
 from beforehand_console.auth.authorize import ROLES, Grant, Role
-from beforehand_console.auth.tokens import Token, TokenNote, Tokens
+from beforehand_console.auth.tokens import Token, TokenNote, Tokens, every_token
 
 DAY_MS: Final = 86_400_000
 
@@ -99,7 +99,7 @@ async def add(call: CommandCall, name: str, **given: object) -> None:
 async def listing(call: CommandCall, name: str) -> None:
     """List all tokens or those of NAME, with their rights and end."""
     async with call.reader() as reader:
-        found = await Tokens(reader.journal, Accounts(reader.journal)).every(name)
+        found = await every_token(reader.journal, name)
     if call.screen.wrote_json({"tokens": found}):
         return
     if not found:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from beforehand.inspect.reader import JournalReader
-from beforehand.journal.entry_codec import readable, values_in
+from beforehand.journal.entry_codec import entries_below, readable, values_in
 from beforehand.journal.port import LedgerEntry, RunRow
 from beforehand.people.items import placed
 from beforehand.webhooks.outgoing import is_parked, runs_named
@@ -64,9 +64,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 
 async def channel_statuses(reader: JournalReader, *, limit: int, channel: str = "") -> list[ChannelStatus]:
     """Every channel that was ever sent a message, by name, with its last `limit` messages."""
-    streams: dict[str, list[LedgerEntry]] = {}
-    for entry in await reader.journal.entries(NOTICES):
-        streams.setdefault(entry.stream.removeprefix(NOTICES), []).append(entry)
+    streams = await entries_below(reader.journal, NOTICES)
     return [
         await _channel(reader, name, streams[name], limit) for name in sorted(streams) if not channel or name == channel
     ]

@@ -15,7 +15,7 @@ from beforehand.control.input_checks import checked_by
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.entry_codec import read, readable, written
-from beforehand.journal.port import Journal, LedgerEntry, Post
+from beforehand.journal.port import Journal, JournalReads, LedgerEntry, Post
 from beforehand.model.ids import operation_id, split_operation_id
 from beforehand.model.shadow import SHADOW, Left, shadow_stream
 from beforehand.model.shell import to_type
@@ -51,7 +51,7 @@ class DrawnCall(msgspec.Struct, frozen=True):
     review: ShadowReview | None = None
 
 
-async def open_reviews(journal: Journal) -> list[DrawnCall]:
+async def open_reviews(journal: JournalReads) -> list[DrawnCall]:
     """The calls that wait for a review, the oldest first."""
     first: dict[str, LedgerEntry] = {}
     for entry in await journal.entries(SHADOW):
@@ -62,7 +62,7 @@ async def open_reviews(journal: Journal) -> list[DrawnCall]:
     return [_drawn(entry, left) for entry, left in await readable(journal, list(first.values()), Left)]
 
 
-async def drawn_call(journal: Journal, operation: str) -> DrawnCall:
+async def drawn_call(journal: JournalReads, operation: str) -> DrawnCall:
     """The call of this operation. Raises `UsageError` if it was not drawn."""
     entries = await journal.entries(shadow_stream(*split_operation_id(operation)))
     called = next((entry for entry in entries if entry.key == ""), None)

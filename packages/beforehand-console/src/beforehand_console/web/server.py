@@ -18,6 +18,7 @@ from beforehand.control.service import ControlService
 from beforehand.errors import UsageError
 from beforehand.model.addresses import is_loopback
 from beforehand.webhooks.connections import PER_PEER, ConnectionLimits, server_config, tls_context
+from beforehand_console.auth.accounts import every_account
 from beforehand_console.auth.authenticator import Authenticator
 from beforehand_console.auth.oidc import OidcClient, Provider
 from beforehand_console.auth.proxy import TrustedProxy
@@ -97,7 +98,7 @@ async def listen(
     """
     authenticator, proxy, provider = Authenticator(service.engine), where.proxy, where.provider
     elsewhere = OidcRoutes(OidcClient(authenticator, service.engine, provider)) if provider is not None else None
-    accounts = len([account for account in await authenticator.accounts.every() if not account.disabled])
+    accounts = len([account for account in await every_account(authenticator.accounts.journal) if not account.disabled])
     checked_bind(where.host, accounts=accounts, encrypted=bool(where.cert) or proxy is not None)
     with _listening(where) as place:
         port: int = place.getsockname()[1]

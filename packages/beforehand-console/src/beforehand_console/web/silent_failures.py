@@ -7,7 +7,7 @@ import msgspec
 from beforehand.engine.outbox import Outbox
 from beforehand.errors import UsageError
 from beforehand.inspect.monitors.findings import Acknowledgement, FindingRaised, acknowledge, shown_findings
-from beforehand.journal.port import Journal
+from beforehand.journal.port import Journal, JournalReads
 from beforehand.model.lessons import ReviewedLesson
 from beforehand.people.lessons import list_lessons
 
@@ -19,7 +19,7 @@ class WatchedFailures(msgspec.Struct, frozen=True):
     lessons: list[ReviewedLesson]
 
 
-async def watched_failures(journal: Journal) -> WatchedFailures:
+async def watched_failures(journal: JournalReads) -> WatchedFailures:
     """The findings of the monitors, and the lessons that wait for a decision."""
     lessons = [one for one in await list_lessons(journal) if one.state == "proposed"]
     return WatchedFailures([*reversed(await shown_findings(journal))], lessons)

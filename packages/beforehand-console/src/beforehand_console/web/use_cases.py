@@ -41,6 +41,7 @@ from beforehand.people.dossier import Dossier, dossier_of
 from beforehand.people.items import placed
 from beforehand.people.lessons import decide_lesson
 from beforehand.people.loaded_item import LoadedItem, checked_shown, load_item
+from beforehand_console.auth.accounts import every_account
 from beforehand_console.auth.authenticator import Authenticator
 from beforehand_console.auth.authorize import REQUIRED_ROLES, Permission, PermissionScope, Principal, may
 from beforehand_console.reviews.report import ReviewReport
@@ -117,7 +118,7 @@ class UseCases:
 
     async def _nobody_left(self, now: LoadedItem, about: PermissionScope) -> str:
         """The right that no account has, where an item waits for one; empty before there are accounts."""
-        accounts = [one.principal("password") for one in await self.authenticator.accounts.every() if not one.disabled]
+        accounts = [one.principal("password") for one in await every_account(self.reader.journal) if not one.disabled]
         needs: Permission = "resolve" if now.kind == "review" or a.is_stopped_run(now.kind, now.item) else "answer"
         if not accounts or any(
             may(one, needs, about.tool, about.queue) and not is_among(one.name, now.proposers) for one in accounts
@@ -178,7 +179,7 @@ class UseCases:
     async def review(self, who: Principal, operation: str, word: ReviewWord, note: str) -> DrawnCall:
         """Record the caller's shadow review of a call. Raises `UsageError` for a second one, and `NotAllowed`."""
         call = await self._drawn(who, operation, "answer")
-        await review(self.reader.journal, call, ShadowReview(word, who.name, note, who.via))
+        await review(self.service.engine.journal, call, ShadowReview(word, who.name, note, who.via))
         return call
 
     async def _drawn(self, who: Principal, operation: str, permission: Permission) -> DrawnCall:

@@ -119,7 +119,7 @@ async def _pass(call: CommandCall, now_ms: int, settings: MonitorSettings) -> in
     """Count everything, and store what is whole."""
     tallies = RecordTallies()
     async with call.serving() as service:
-        while not await tallies.count(service.reader, now_ms, settings, stores=True):
+        while not await tallies.count(service.reader, now_ms, settings, service.engine.journal):
             pass
     if not call.screen.wrote_json({"records": tallies.through, "stored": tallies.whole}):
         stored = f"the counts of {tallies.whole:,} are stored, in portions of {PORTION:,}"

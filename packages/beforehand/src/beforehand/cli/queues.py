@@ -25,7 +25,7 @@ from beforehand.inspect.reader import JournalReader
 from beforehand.inspect.text import ago, count, moment, safe
 from beforehand.journal.cells import CallPace, LimitUse, limit_uses, opens_in_ms
 from beforehand.journal.host import wall_ms
-from beforehand.journal.port import AgentKey, Journal, QueueState
+from beforehand.journal.port import AgentKey, JournalReads, QueueState
 from beforehand.model.shell import to_type
 from beforehand.queues.call_limits import CallLimit
 from beforehand.queues.limits import DEFAULT, Declaration, DeclaredLimits, QueueLimits
@@ -238,7 +238,7 @@ async def _found(
     return limits, listed, calls, [*remarks, *undeclared("limit", limits.by_name())], gone
 
 
-async def list_calls(journal: Journal, limits: DeclaredLimits) -> list[ListedLimit]:
+async def list_calls(journal: JournalReads, limits: DeclaredLimits) -> list[ListedLimit]:
     """The limits of calls, by name, with what is in use."""
     now, found = journal.now(), list[ListedLimit]()
     uses = {use.name: use for use in await limit_uses(journal)}

@@ -17,7 +17,7 @@ from beforehand.model.shared_use import PREFIX, TREE
 if TYPE_CHECKING:
     from beforehand.cli.common import CommandCall
     from beforehand.inspect.reader import JournalReader
-    from beforehand.journal.port import Journal
+    from beforehand.journal.port import JournalReads
     from beforehand.model.run_history import RunHistory
     from beforehand.queues.limits import SharedBudget
 
@@ -84,7 +84,7 @@ async def _found(reader: JournalReader) -> tuple[list[ListedBudget], list[str]]:
     return listed, await unknown_agents(reader.journal, newest.limits.limited_agents())
 
 
-async def tree_lines(journal: Journal, history: RunHistory) -> list[BudgetLine]:
+async def tree_lines(journal: JournalReads, history: RunHistory) -> list[BudgetLine]:
     """The limits of a run that has children, and what its whole tree used of them; empty without children."""
     from beforehand.engine.tree_budgets import tree_budget  # noqa: PLC0415 - as above
 

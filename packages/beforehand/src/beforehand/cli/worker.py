@@ -82,7 +82,9 @@ class WorkerLoop:
     async def _watch(self) -> None:
         """Look for silent failures. Of several workers that find the same, one records it."""
         engine, now_ms = self._app.engine, self._app.engine.environment.clock.wall_ms()
-        if not await watch(self._app.service.reader, engine.outbox, now_ms, self._monitors, self._tallies):
+        if not await watch(
+            self._app.service.reader, engine.journal, engine.outbox, now_ms, self._monitors, self._tallies
+        ):
             self._watch_at = engine.journal.now().ms + _BEHIND_MS
 
     async def _begin_due(self) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from beforehand.errors import JournalError
 from beforehand.journal.cells import read_hint
-from beforehand.journal.port import HintRequest, Journal
+from beforehand.journal.port import HintRequest, Journal, JournalReads
 from beforehand.model.alike import nearest
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def note_code(journal: Journal, agents: Iterable[AnyAgent]) -> None:
         LOG.debug("where the code of the agents is could not be noted: %s", error)
 
 
-async def unknown_agents(journal: Journal, named: Mapping[str, str], here: Collection[str] = ()) -> list[str]:
+async def unknown_agents(journal: JournalReads, named: Mapping[str, str], here: Collection[str] = ()) -> list[str]:
     """One remark for each agent that is not `here`, that no app over this journal has had, and that has no runs.
 
     `named` has the agents by the beginnings of the remarks.
@@ -135,12 +135,12 @@ async def _note(journal: Journal, name: str, found: CodeLocation) -> None:
             return
 
 
-async def noted_code(journal: Journal, agent: str, program: str) -> CodeLocation | None:
+async def noted_code(journal: JournalReads, agent: str, program: str) -> CodeLocation | None:
     """The last known location of this agent of this program; None: it is not known."""
     return next((one for one in await noted_programs(journal, agent) if one.program == program), None)
 
 
-async def noted_programs(journal: Journal, agent: str) -> Sequence[CodeLocation]:
+async def noted_programs(journal: JournalReads, agent: str) -> Sequence[CodeLocation]:
     """The last known locations of agents of that name, one for each program."""
     return _decoded(await read_hint(journal, _HINT + agent))
 

@@ -22,7 +22,7 @@ from beforehand.engine.operation_driver import CoveringPermission, decoded, plan
 from beforehand.engine.tool_protocol import PolicyCode, ToolCode
 from beforehand.errors import ArgumentError, UsageError
 from beforehand.journal.entry_codec import read, values_in, written
-from beforehand.journal.port import Journal, LedgerEntry, Post
+from beforehand.journal.port import JournalReads, LedgerEntry, Post
 from beforehand.model import records as r
 from beforehand.model.canonical.encode import forms
 from beforehand.model.canonical.plain import plain_arguments
@@ -100,12 +100,12 @@ async def _note(driver: OperationDriver, record: r.OperationParked) -> None:
 # is sent under one after it was revoked.
 
 
-async def standing_permissions(journal: Journal) -> list[StandingPermission]:
+async def standing_permissions(journal: JournalReads) -> list[StandingPermission]:
     """Every permission that was ever given, the oldest first."""
     return await values_in(journal, GIVEN, StandingPermission)
 
 
-async def permission_usage(journal: Journal, permission: str) -> Spent:
+async def permission_usage(journal: JournalReads, permission: str) -> Spent:
     """The use of one permission so far."""
     entries = await journal.entries(uses_stream(permission))
     return spent_by([read(entry, Use) for entry in entries])

@@ -18,7 +18,7 @@ import msgspec
 from beforehand.errors import Unreadable
 from beforehand.journal.cells import read_hint
 from beforehand.journal.entry_codec import read, set_aside, written
-from beforehand.journal.port import HintRequest, Journal, Post
+from beforehand.journal.port import HintRequest, Journal, JournalReads, Post
 from beforehand.model.shell import to_type
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ def wait_ms(state: BreakerState, now_ms: int, *, retry: bool) -> int:
     return wait
 
 
-class Breakers:
-    """The hints of this process, refreshed while anything fails."""
+class BreakerStates:
+    """The states of breakers as this process knows them."""
 
-    def __init__(self, journal: Journal, clock: Clock, tools: Iterable[str]) -> None:
+    def __init__(self, journal: JournalReads, clock: Clock, tools: Iterable[str]) -> None:
         self._journal = journal
         self._clock = clock
         self._tools = tools
@@ -109,6 +109,25 @@ class Breakers:
         """Read the hints of all tools of this app."""
         for tool in self._tools:
             await self._read(tool)
+
+    async def _read(self, tool: str) -> tuple[BreakerState, bytes | None]:
+        stored = await read_hint(self._journal, f"breaker/{tool}")
+        state = _state_in(stored)
+        if stored is not None or tool in self.states:
+            self._know(tool, state, stored)
+        return state, stored
+
+    def _know(self, tool: str, state: BreakerState, stored: bytes | None) -> None:
+        self.states[tool] = (state, stored)
+        self.troubled = True
+
+
+class Breakers(BreakerStates):
+    """The breakers of a process that sends: refreshed while anything fails, and changed by its calls."""
+
+    def __init__(self, journal: Journal, clock: Clock, tools: Iterable[str]) -> None:
+        super().__init__(journal, clock, tools)
+        self._shared = journal
 
     async def failed(self, tool: str) -> None:
         """Count a call that failed without a proof of refusal."""
@@ -133,21 +152,10 @@ class Breakers:
             if await self._write(tool, after, stored):
                 return
 
-    async def _read(self, tool: str) -> tuple[BreakerState, bytes | None]:
-        stored = await read_hint(self._journal, f"breaker/{tool}")
-        state = _state_in(stored)
-        if stored is not None or tool in self.states:
-            self._know(tool, state, stored)
-        return state, stored
-
-    def _know(self, tool: str, state: BreakerState, stored: bytes | None) -> None:
-        self.states[tool] = (state, stored)
-        self.troubled = True
-
     async def _write(self, tool: str, state: BreakerState, previous: bytes | None) -> bool:
         body = msgspec.json.encode(state)
         self._know(tool, state, body)
-        return await self._journal.commit(HintRequest(f"breaker/{tool}", body, previous))
+        return await self._shared.commit(HintRequest(f"breaker/{tool}", body, previous))
 
 
 def _state_in(note: bytes | None) -> BreakerState:
@@ -176,7 +184,7 @@ def pause_post(tool: str, command: ToolPause) -> Post:
     return Post(PAUSES + tool, "", written(command))
 
 
-async def paused_tools(journal: Journal) -> dict[str, str]:
+async def paused_tools(journal: JournalReads) -> dict[str, str]:
     """The paused tools, and why. A command that cannot be read pauses its tool, until a later one is given."""
     found: dict[str, str] = {}
     for entry in await journal.entries(PAUSES):

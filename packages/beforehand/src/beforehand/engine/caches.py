@@ -8,7 +8,7 @@ import msgspec
 
 from beforehand.errors import ChainBroken
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import Journal, Post, Row
+from beforehand.journal.port import Journal, JournalReads, Post, Row
 from beforehand.journal.record_codec import decode_all
 from beforehand.model.ids import parts_of
 from beforehand.model.pending import WAYS, ways_stream
@@ -40,7 +40,7 @@ class PendingIndex:
         """The parameter sets of one tool."""
         return tuple(self.known.get(tool, ()))
 
-    async def refresh(self, journal: Journal) -> None:
+    async def refresh(self, journal: JournalReads) -> None:
         """Read the parameter sets that other processes have added.
 
         All of them are read, since they are few and have an index; the ledger beyond a given entry may be long.

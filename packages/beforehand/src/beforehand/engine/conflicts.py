@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from beforehand.engine.caches import PendingIndex
     from beforehand.engine.operation_driver import OperationDriver
     from beforehand.engine.tool_protocol import ToolCode
-    from beforehand.journal.port import Journal
+    from beforehand.journal.port import JournalReads
     from beforehand.model.contract import Contract
     from beforehand.model.decision.situation import Now
 
@@ -59,7 +59,7 @@ class Claimant(msgspec.Struct, frozen=True):
     contract: Contract | None
     history: RunHistory
     claimed_up: int
-    journal: Journal
+    journal: JournalReads
     claim_wait_ms: int
     now: Callable[[], Now]
     ancestors: dict[str, ForkedRun]
@@ -332,7 +332,7 @@ class ForkedRun:
         self.inherited: set[str] = set()
         self._read = 0
 
-    async def read_on(self, journal: Journal) -> RunHistory:
+    async def read_on(self, journal: JournalReads) -> RunHistory:
         """Read what was recorded since the last call."""
         while rows := await journal.read(self.history.run, self._read, _PAGE):
             for record in decode_all(row.body for row in rows):

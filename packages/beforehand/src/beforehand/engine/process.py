@@ -29,6 +29,7 @@ from beforehand.journal.port import (
     Identity,
     Instant,
     Journal,
+    JournalReads,
     Lease,
     LeaseGranted,
     LedgerEntry,
@@ -296,7 +297,7 @@ class Queues:
         return self.newest or Declaration()
 
 
-async def newest_limits(journal: Journal) -> Declaration | None:
+async def newest_limits(journal: JournalReads) -> Declaration | None:
     """The limits and modes in force; None where no limits were declared and no run was ever submitted."""
     entries = await journal.entries(STREAM)
     declarations = [entry for entry in entries if not queue_of(entry.key)]
@@ -307,7 +308,7 @@ async def newest_limits(journal: Journal) -> Declaration | None:
     return Declaration(declared[-1], entries[-1].id, modes, budgeted) if declared else None
 
 
-async def _modes(journal: Journal, commands: Iterable[LedgerEntry]) -> Mapping[str, QueueMode]:
+async def _modes(journal: JournalReads, commands: Iterable[LedgerEntry]) -> Mapping[str, QueueMode]:
     modes: Mapping[str, QueueMode] = {}
     for entry in commands:
         command = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.engine.breaker import Breakers, paused_tools
+from beforehand.engine.breaker import BreakerStates, paused_tools
 from beforehand.engine.caches import PendingIndex
 from beforehand.engine.call_limits import limited_call
 from beforehand.engine.calls import fate_of
@@ -30,7 +30,7 @@ from beforehand.model.waits import stored_contract
 if TYPE_CHECKING:
     from beforehand.engine.call_limits import RecordedLimits
     from beforehand.journal.cells import LimitUse
-    from beforehand.journal.port import Identity, Journal
+    from beforehand.journal.port import Identity, JournalReads
     from beforehand.model.run_history import RunHistory
 
 
@@ -44,12 +44,12 @@ class RecordedOperation(msgspec.Struct, frozen=True):
 class SharedState:
     """The state that all runs of a journal share, as the process that drives the next one of them will read it."""
 
-    def __init__(self, journal: Journal, identity: Identity, tool: str, now: Now, settings: Settings) -> None:
-        self.journal: Final[Journal] = journal
+    def __init__(self, journal: JournalReads, identity: Identity, tool: str, now: Now, settings: Settings) -> None:
+        self.journal: Final = journal
         self.identity: Final = identity
         self.now: Final = now
         self.settings: Final = settings
-        self.breakers: Final = Breakers(self.journal, _StoppedClock(now.wall), (tool,))
+        self.breakers: Final = BreakerStates(self.journal, _StoppedClock(now.wall), (tool,))
         self.pending_index: Final = PendingIndex()
         self.limits: RecordedLimits | None = None
         self.pauses: dict[str, str] = {}

@@ -27,7 +27,7 @@ from beforehand.engine.tree_budgets import OwnedRun, read_limits, refresh_limits
 from beforehand.errors import BudgetSpent, JournalError, LeaseLost, LimitsChanged
 from beforehand.journal.backend_rules import FOREVER_MS
 from beforehand.journal.cells import BudgetUse, budget_uses
-from beforehand.journal.port import Journal, LeaseGranted, Write
+from beforehand.journal.port import JournalReads, LeaseGranted, Write
 from beforehand.model import records as r
 from beforehand.model.decision.situation import SpentBudget
 from beforehand.model.money import written_money
@@ -243,7 +243,7 @@ async def _limits_changed(active: OwnedRun, tree: str, known: SharedBudget) -> b
     return tree_budgets_of(active).get(PREFIX + tree) != known
 
 
-async def uses_now(journal: Journal, limits: DeclaredLimits, now_ms: int) -> dict[str, list[BudgetUse]]:
+async def uses_now(journal: JournalReads, limits: DeclaredLimits, now_ms: int) -> dict[str, list[BudgetUse]]:
     """The counters of each shared budget on its present day."""
     days = {name: day_of(one.zone, now_ms).name for name, one in limits.budgets.items()}
     found = {(use.budget, use.limit): use for use in await budget_uses(journal, days)} if days else {}
@@ -283,12 +283,12 @@ async def wake_waiting(process: Process) -> None:
             process.came_due.set()
 
 
-async def waiting_by_budget(journal: Journal) -> Counter[str]:
+async def waiting_by_budget(journal: JournalReads) -> Counter[str]:
     """How many runs wait for each budget that runs share."""
     return Counter(budget for _, budgets in await waited_for(journal) for budget in budgets)
 
 
-async def waited_for(journal: Journal) -> list[tuple[str, set[str]]]:
+async def waited_for(journal: JournalReads) -> list[tuple[str, set[str]]]:
     """The suspended runs that wait for shared budgets, and for which."""
     found = [
         (line.run, {wait.budget for wait in decode_waits(line.waits) if wait.kind == SHARED_BUDGET})

@@ -16,7 +16,7 @@ from beforehand.journal.port import (
     EVERY_BODY,
     BodyFilter,
     Identity,
-    Journal,
+    JournalReads,
     Row,
     RunRow,
     RunStatus,
@@ -72,7 +72,7 @@ class JournalReader:
     With `recent`, the cache of an engine, the history of a run is read once, and verified.
     """
 
-    def __init__(self, journal: Journal, identity: Identity, recent: RecentHistories | None = None) -> None:
+    def __init__(self, journal: JournalReads, identity: Identity, recent: RecentHistories | None = None) -> None:
         self.journal: Final = journal
         self.identity: Final = identity
         self._recent: Final = recent
@@ -284,13 +284,13 @@ def waits_of(row: RunRow | RunWaits) -> list[ListedWait]:
         return [ListedWait(UNREADABLE, asks="its entry in the listing cannot be read: beforehand doctor --rebuild")]
 
 
-async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:
+async def troubles_of(journal: JournalReads, worker: str) -> list[Trouble]:
     """The house-keeping failures of a process, as far as it could publish them."""
     note = await read_hint(journal, HEALTH + worker)
     return [] if note is None else troubles_in(note)
 
 
-async def schedule_clock(journal: Journal, name: str, known: KnownSchedule, now_ms: int) -> str:
+async def schedule_clock(journal: JournalReads, name: str, known: KnownSchedule, now_ms: int) -> str:
     """The trace that a wrong clock has left on a schedule; empty: it has left none, or the schedule is paused."""
     from beforehand.queues.schedules import clock_fault  # noqa: PLC0415 - few commands need them
 
@@ -298,7 +298,7 @@ async def schedule_clock(journal: Journal, name: str, known: KnownSchedule, now_
     return "" if known.paused else clock_fault(known, 0 if newest is None else newest.moment_ms, now_ms)
 
 
-async def read_schedules(journal: Journal) -> ScheduleBook:
+async def read_schedules(journal: JournalReads) -> ScheduleBook:
     """The schedules as the ledger has them."""
     from beforehand.queues.schedules import STREAM, ScheduleEntry, book_of  # noqa: PLC0415 - few commands need them
 

@@ -15,7 +15,7 @@ from beforehand.engine.environment import Rng
 from beforehand.errors import JournalDistrusted, UsageError
 from beforehand.inspect.signing_keys import SigningKeys, first_keys, load_keys
 from beforehand.journal.entry_codec import written
-from beforehand.journal.port import Identity, Journal, Post
+from beforehand.journal.port import Identity, JournalReads, Post
 from beforehand.model.heads import SHORTEST_KEY, SignedHead, is_signed, sign
 from beforehand.model.webhooks import OUTBOX, Notice
 
@@ -43,7 +43,7 @@ class _Posted(msgspec.Struct):
     data: SignedHead
 
 
-async def signed_head(journal: Journal, identity: Identity, at_ms: int, keys: Sequence[str]) -> SignedHead:
+async def signed_head(journal: JournalReads, identity: Identity, at_ms: int, keys: Sequence[str]) -> SignedHead:
     """The head of the journal as it is now, signed with the first key. Raises `JournalDistrusted`."""
     if identity.trust == "distrustful":
         raise JournalDistrusted(

@@ -18,10 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from beforehand.errors import BudgetSpent
-from beforehand.journal.port import Cell, Permit, WorkerState
+from beforehand.journal.port import Cell, JournalReads, Permit, WorkerState
 
 if TYPE_CHECKING:
-    from beforehand.journal.port import Journal
     from beforehand.model.cell_limit import CellLimit
     from beforehand.model.shared_use import Charge
 
@@ -71,7 +70,7 @@ def charged(charges: Sequence[Charge], stored: Callable[[Charge], BudgetUse]) ->
     return list(after.values())
 
 
-async def budget_uses(journal: Journal, periods: Mapping[str, str] | None) -> list[BudgetUse]:
+async def budget_uses(journal: JournalReads, periods: Mapping[str, str] | None) -> list[BudgetUse]:
     """The counters of shared budgets, each in the period that is named for it. One never charged has none.
 
     None: the counters of all budgets and periods.
@@ -253,7 +252,7 @@ def held_permits(
     return HeldPermits(held, min(hung, default=0), silent_ms)
 
 
-async def limit_uses(journal: Journal, pause_bound_ms: int = 600_000) -> list[LimitUse]:
+async def limit_uses(journal: JournalReads, pause_bound_ms: int = 600_000) -> list[LimitUse]:
     """The use of each limit under which a permit was requested, by name."""
     paces = {cell.name: pace_of(cell.body) for cell in await journal.cells("rate")}
     stored: dict[str, list[Permit]] = {name: [] for name in paces}
@@ -289,7 +288,7 @@ def firing_of(cell: Cell | None) -> LastFiring | None:
     return None if cell is None else LastFiring(int(cell.key), msgspec.json.decode(cell.body, type=str))
 
 
-async def last_firing(journal: Journal, schedule: str, until_ms: int) -> LastFiring | None:
+async def last_firing(journal: JournalReads, schedule: str, until_ms: int) -> LastFiring | None:
     """The last firing of a schedule for a moment up to `until_ms`, or None. It outlives its declaration."""
     return firing_of(next(iter(await journal.cells("once", [schedule], until=moment_key(until_ms))), None))
 
@@ -297,6 +296,6 @@ async def last_firing(journal: Journal, schedule: str, until_ms: int) -> LastFir
 # --- hints ------------------------------------------------------------------------------------------------------------
 
 
-async def read_hint(journal: Journal, name: str) -> bytes | None:
+async def read_hint(journal: JournalReads, name: str) -> bytes | None:
     """A losable note that all processes share, such as the state of a breaker."""
     return next((cell.body for cell in await journal.cells("hint", [name])), None)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from beforehand.errors import ArgumentError, BeforehandError, LedgerTaken, Unreadable
-from beforehand.journal.port import Journal, LedgerEntry, Post
+from beforehand.journal.port import JournalReads, LedgerEntry, Post
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("beforehand")
@@ -69,7 +69,7 @@ def read_taken(taken: LedgerTaken, kind: type[T]) -> T:
     return read(LedgerEntry(0, taken.stream, taken.key, taken.body, 0), kind)
 
 
-async def readable(journal: Journal, entries: Iterable[LedgerEntry], kind: type[T]) -> list[tuple[LedgerEntry, T]]:
+async def readable(journal: JournalReads, entries: Iterable[LedgerEntry], kind: type[T]) -> list[tuple[LedgerEntry, T]]:
     """The entries with their decoded bodies; one that cannot be read is set aside, and the others count."""
     found: list[tuple[LedgerEntry, T]] = []
     for entry in entries:
@@ -80,20 +80,29 @@ async def readable(journal: Journal, entries: Iterable[LedgerEntry], kind: type[
     return found
 
 
-async def values_in(journal: Journal, stream: str, kind: type[T]) -> list[T]:
+async def entries_below(journal: JournalReads, prefix: str) -> dict[str, list[LedgerEntry]]:
+    """The entries of all streams below a prefix that ends in `/`, by the rest of their streams' names."""
+    entries: dict[str, list[LedgerEntry]] = {}
+    for entry in await journal.entries(prefix):
+        entries.setdefault(entry.stream.removeprefix(prefix), []).append(entry)
+    return entries
+
+
+async def values_in(journal: JournalReads, stream: str, kind: type[T]) -> list[T]:
     """The decoded bodies of the readable entries of a stream, in order."""
     return [value for _, value in await readable(journal, await journal.entries(stream), kind)]
 
 
-async def set_aside(journal: Journal, entry: LedgerEntry, error: Unreadable) -> None:
-    """Mark an entry as refused, once, and log it. A journal that cannot be written keeps no mark."""
+async def set_aside(journal: JournalReads, entry: LedgerEntry, error: Unreadable) -> None:
+    """Mark an entry as refused, once, and log it. A journal that is only read, or cannot be written, keeps no mark."""
     mark = SetAside(entry.id, entry.stream, str(error.__cause__ or error.message))
+    commit: Callable[[Post], Awaitable[LedgerEntry]] | None = getattr(journal, "commit", None)
     with contextlib.suppress(BeforehandError):
-        if (await journal.commit(Post(REFUSED, str(entry.id), written(mark)))).fresh:
+        if commit is not None and (await commit(Post(REFUSED, str(entry.id), written(mark)))).fresh:
             _LOG.warning("%s", error)
 
 
-async def refused(journal: Journal) -> list[SetAside]:
+async def refused(journal: JournalReads) -> list[SetAside]:
     """The entries that were set aside, oldest first."""
     found: list[SetAside] = []
     for entry in await journal.entries(REFUSED):

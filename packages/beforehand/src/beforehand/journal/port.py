@@ -472,8 +472,8 @@ class Storage(msgspec.Struct, frozen=True):
     details: dict[str, str] = {}
 
 
-class Journal(Protocol):
-    """An append-only log. All methods may raise `JournalUnavailable`; then nothing was written."""
+class JournalReads(Protocol):
+    """The methods that a journal and a reader of it share. All may raise `JournalUnavailable`."""
 
     async def open(self) -> Identity:
         """Create or migrate, then open. Raises `JournalError` for a newer schema or a damaged file."""
@@ -483,42 +483,12 @@ class Journal(Protocol):
         """Flush what rides and release the file. Safe to call twice."""
         ...
 
-    async def confirm(self, trust: Trust, by: str) -> Identity:
-        """Record an operator's decision about a distrusted journal in the ledger stream `journal`."""
-        ...
-
     def now(self) -> Instant:
         """The journal's clock: it runs through suspension and cannot be set."""
         ...
 
-    async def beat(self, worker: Worker, lease_ms: int) -> None:
-        """Register the worker or renew its lease; never queues behind data."""
-        ...
-
     async def fate(self, worker: str) -> WorkerState:
         """State of a worker's process: proven dead, alive or `unknown`. Unknown ids count as silent for ever."""
-        ...
-
-    async def commit(self, request: CommitRequest[T]) -> T:
-        """Decide a request, commit what it changes, and return when that is durable.
-
-        A refusal concerns this request alone: others of the same group commit are not affected.
-        """
-        ...
-
-    def ride(self, write: Write) -> None:
-        """Commit with the next write of any run, or within a few milliseconds. Order is kept.
-
-        A refusal is raised by the run's next write or `flush`.
-        """
-        ...
-
-    async def flush(self, lease: Lease) -> None:
-        """Return when everything that was written under this lease is durable.
-
-        That is what rode, and what was appended by callers that were cancelled meanwhile: their commit goes on.
-        Raises its refusal where it was refused.
-        """
         ...
 
     async def read(
@@ -595,10 +565,6 @@ class Journal(Protocol):
         """
         ...
 
-    def mark(self) -> object | None:
-        """A value that changes when any process commits, found without a statement; None: only a read tells."""
-        ...
-
     async def head(self) -> Head:
         """The head of the log: how many records and ledger entries are durable, and the hashes over all of them."""
         ...
@@ -608,8 +574,46 @@ class Journal(Protocol):
         ...
 
 
-class Reader(Journal, Protocol):
-    """A journal opened for reading, with the operations that only an operator needs. Its writing methods raise."""
+class Journal(JournalReads, Protocol):
+    """An append-only log. Where a method raises `JournalUnavailable`, nothing was written."""
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        """Record an operator's decision about a distrusted journal in the ledger stream `journal`."""
+        ...
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        """Register the worker or renew its lease; never queues behind data."""
+        ...
+
+    async def commit(self, request: CommitRequest[T]) -> T:
+        """Decide a request, commit what it changes, and return when that is durable.
+
+        A refusal concerns this request alone: others of the same group commit are not affected.
+        """
+        ...
+
+    def ride(self, write: Write) -> None:
+        """Commit with the next write of any run, or within a few milliseconds. Order is kept.
+
+        A refusal is raised by the run's next write or `flush`.
+        """
+        ...
+
+    async def flush(self, lease: Lease) -> None:
+        """Return when everything that was written under this lease is durable.
+
+        That is what rode, and what was appended by callers that were cancelled meanwhile: their commit goes on.
+        Raises its refusal where it was refused.
+        """
+        ...
+
+    def mark(self) -> object | None:
+        """A value that changes when any process commits, found without a statement; None: only a read tells."""
+        ...
+
+
+class Reader(JournalReads, Protocol):
+    """A journal opened for reading, with the operations that only an operator needs."""
 
     async def check(self, known: Sequence[KnownHead]) -> LogCheck:
         """Compare the whole log with itself, with the back end's own memory of it, and with `known` heads.

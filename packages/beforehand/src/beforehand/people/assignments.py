@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from beforehand.errors import UsageError
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import Journal, LedgerEntry, Post
+from beforehand.journal.port import JournalReads, LedgerEntry, Post
 from beforehand.model.ids import stream
 
 ITEMS: Final = "items/"
@@ -77,12 +77,12 @@ def handing_post(run: str, step: str, one: Handing) -> Post:
     return Post(item_stream(run, step), "", written(one))
 
 
-async def handed(journal: Journal, run: str, step: str) -> Handed:
+async def handed(journal: JournalReads, run: str, step: str) -> Handed:
     """The assignment of one item."""
     return _fold(await readable(journal, await journal.entries(item_stream(run, step)), Handing))
 
 
-async def all_handed(journal: Journal) -> dict[str, Handed]:
+async def all_handed(journal: JournalReads) -> dict[str, Handed]:
     """The assignment of every item that was delegated, snoozed or escalated, by its ledger stream."""
     entries = await journal.entries(ITEMS)
     by_stream: dict[str, list[tuple[LedgerEntry, Handing]]] = {}

@@ -15,7 +15,7 @@ from beforehand.inspect.monitors.passes import with_acknowledged
 from beforehand.inspect.monitors.rules import MonitorSettings
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import Journal, Post
+from beforehand.journal.port import Journal, JournalReads, Post
 from beforehand.model.lessons import (
     LESSON_ENTRY,
     LONGEST,
@@ -37,7 +37,7 @@ _LIST: Final = "beforehand lessons list --all"
 _FINDING: Final = re.compile("[0-9a-f]{8}")
 
 
-async def list_lessons(journal: Journal, agent: str = "") -> list[ReviewedLesson]:
+async def list_lessons(journal: JournalReads, agent: str = "") -> list[ReviewedLesson]:
     """Every lesson that was ever proposed (about `agent`, where one is named), the oldest first."""
     entries = await journal.entries(agent_lessons_stream(agent) if agent else f"{STREAM}/")
     return reviewed(one for _, one in await readable(journal, entries, LESSON_ENTRY))

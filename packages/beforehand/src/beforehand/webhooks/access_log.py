@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import Journal, Post
+from beforehand.journal.port import Journal, JournalReads, Post
 
 STREAM: Final = "access/"
 ANONYMOUS: Final = "-"
@@ -71,8 +71,13 @@ class AccessLog:
 
     async def read(self, name: str = "") -> list[Noted]:
         """The decisions, in order; of one account (`-`: without an account) or of all."""
-        entries = await self._journal.entries(STREAM + name)
-        return [Noted(entry.at_ms, one) for entry, one in await readable(self._journal, entries, Access)]
+        return await recorded_access(self._journal, name)
+
+
+async def recorded_access(journal: JournalReads, name: str = "") -> list[Noted]:
+    """The decisions in a journal: see `AccessLog.read`."""
+    entries = await journal.entries(STREAM + name)
+    return [Noted(entry.at_ms, one) for entry, one in await readable(journal, entries, Access)]
 
 
 def _stream(access: Access) -> str:

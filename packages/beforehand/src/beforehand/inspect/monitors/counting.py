@@ -18,7 +18,7 @@ from beforehand.inspect.monitors.rules import MonitorSettings
 from beforehand.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies
 from beforehand.inspect.reader import JournalReader
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import EVERY_RECORD, FoundRecord, LedgerEntry, Post
+from beforehand.journal.port import EVERY_RECORD, FoundRecord, Journal, LedgerEntry, Post
 from beforehand.journal.record_codec import decode
 from beforehand.model import records as r
 from beforehand.model.system import is_system
@@ -93,8 +93,8 @@ class RecordTallies:
         self._readings = Readings()
         self._loaded = False
 
-    async def count(self, reader: JournalReader, now_ms: int, settings: MonitorSettings, *, stores: bool) -> bool:
-        """Count new records up to the end of the portion, and post it if `stores`. True: no more are left."""
+    async def count(self, reader: JournalReader, now_ms: int, settings: MonitorSettings, to: Journal | None) -> bool:
+        """Count new records up to the end of the portion, and post it `to` a journal. True: no more are left."""
         first, fine = settings.first_ms(now_ms) // HOUR_MS, (now_ms - FINE_MS) // HOUR_MS
         found = await reader.journal.search("", EVERY_RECORD, 1)
         newest = found[0].number if found else 0
@@ -106,9 +106,9 @@ class RecordTallies:
             await self._count(reader, min(last, self.through + AT_ONCE))
         if self.through == self.whole + PORTION:
             number = self.whole // PORTION
-            if stores:
+            if to is not None:
                 body = written(self._portion.shortened(0, fine))
-                await reader.journal.commit(Post(f"{TALLIES}/{number // BLOCK}", str(number), body))
+                await to.commit(Post(f"{TALLIES}/{number // BLOCK}", str(number), body))
             self.whole, self._portion = self.through, PortionTallies()
             self.counted = self.counted.shortened(first, fine)
         return self.through == newest

@@ -18,7 +18,7 @@ from beforehand.errors import LedgerTaken
 from beforehand.inspect.monitors import FINDINGS
 from beforehand.inspect.monitors.rules import SilentFailure
 from beforehand.journal.entry_codec import readable, written
-from beforehand.journal.port import Journal, Post, Posts
+from beforehand.journal.port import Journal, JournalReads, Post, Posts
 from beforehand.model.webhooks import OUTBOX, Kind, Notice
 
 AGAIN_MS: Final = 10 * 60_000
@@ -69,7 +69,7 @@ class FindingState(msgspec.Struct):
     seen: Acknowledgement | None = None
 
 
-async def finding_states(journal: Journal) -> dict[str, FindingState]:
+async def finding_states(journal: JournalReads) -> dict[str, FindingState]:
     """The state of each finding in the ledger, by name."""
     states, entries = dict[str, FindingState](), await journal.entries(FINDINGS)
     for entry in entries:  # also those that cannot be read: they, too, are the entry before
@@ -88,7 +88,7 @@ async def finding_states(journal: Journal) -> dict[str, FindingState]:
     return states
 
 
-async def shown_findings(journal: Journal) -> list[FindingRaised]:
+async def shown_findings(journal: JournalReads) -> list[FindingRaised]:
     """The findings of workers that no person has acknowledged, the oldest first."""
     shown = [state.shown for state in (await finding_states(journal)).values() if state.shown is not None]
     return sorted(shown, key=lambda one: (one.since_ms, one.id))

@@ -36,7 +36,7 @@ from beforehand.inspect.monitors.tallies import DAY_MS, AgentTallies, number_of
 from beforehand.inspect.reader import JournalReader, read_schedules, schedule_clock
 from beforehand.journal.backend_rules import due_since
 from beforehand.journal.cells import last_firing
-from beforehand.journal.port import Journal, RunRow
+from beforehand.journal.port import Journal, JournalReads, RunRow
 from beforehand.model import records as r
 from beforehand.model.system import is_system
 from beforehand.queues.firing_times import last_moment
@@ -60,16 +60,16 @@ class MonitorReport(msgspec.Struct):
 
 
 async def watch(
-    reader: JournalReader, outbox: Outbox, now_ms: int, settings: MonitorSettings, tallies: RecordTallies
+    reader: JournalReader, to: Journal, outbox: Outbox, now_ms: int, settings: MonitorSettings, tallies: RecordTallies
 ) -> bool:
-    """One look of a worker: count what came since the last look, and record what the rules find then.
+    """One look of a worker: count what came since the last look, and record what the rules find then, both in `to`.
 
     False where more records are left: nothing is judged then, and the next look should follow soon.
     """
-    if not await tallies.count(reader, now_ms, settings, stores=True):
+    if not await tallies.count(reader, now_ms, settings, to):
         return False
     found = await _judged(reader, tallies, now_ms, settings)
-    await record_findings(reader.journal, outbox, found, now_ms)
+    await record_findings(to, outbox, found, now_ms)
     return True
 
 
@@ -88,7 +88,7 @@ async def present(reader: JournalReader, now_ms: int, settings: MonitorSettings)
 async def with_acknowledged(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> MonitorReport:
     """The findings of all rules now, those included that are acknowledged. Nothing is stored."""
     tallies = RecordTallies()
-    while not await tallies.count(reader, now_ms, settings, stores=False):
+    while not await tallies.count(reader, now_ms, settings, None):
         pass
     found = await _judged(reader, tallies, now_ms, settings)
     counted = [topics for one in tallies.counted.agents.values() for topics in one.hours.values()]
@@ -186,7 +186,7 @@ async def _driven_now(reader: JournalReader, now_ms: int) -> AsyncIterator[Silen
 
 
 async def _missed(
-    journal: Journal, schedules: Mapping[str, KnownSchedule], now_ms: int, settings: MonitorSettings
+    journal: JournalReads, schedules: Mapping[str, KnownSchedule], now_ms: int, settings: MonitorSettings
 ) -> AsyncIterator[MissedFiring]:
     """The schedules whose last moment, as long ago as they may be late, has not fired."""
     for name, known in schedules.items():

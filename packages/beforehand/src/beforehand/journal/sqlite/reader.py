@@ -11,22 +11,17 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from beforehand.errors import JournalError, JournalUnavailable
 from beforehand.journal.port import (
-    CommitRequest,
     Identity,
     Instant,
     KnownHead,
-    Lease,
     LedgerEntry,
     LogCheck,
-    Trust,
-    Worker,
-    Write,
 )
 from beforehand.journal.sqlite import anchor, heads, ledger, opening, schema
 from beforehand.journal.sqlite.driver import (
@@ -49,7 +44,7 @@ T = TypeVar("T")
 
 
 class SqliteReader(SqliteReads):
-    """A journal that is only read. Every method that writes raises `JournalUnavailable`.
+    """A journal that is only read.
 
     `untouched` takes a file as it is even if it could be written. One that cannot be is `untouched` anyway.
     """
@@ -124,9 +119,6 @@ class SqliteReader(SqliteReads):
     def now(self) -> Instant:
         return Instant(self._roll.here.boot, self._roll.here.uptime_ms())
 
-    def mark(self) -> None:
-        return None
-
     async def head(self) -> Head:
         if not self._untouched:
             return self._read(lambda _: self._store.head())
@@ -165,30 +157,6 @@ class SqliteReader(SqliteReads):
             return query(self._database)
         except DatabaseFailure as failure:
             raise explain(failure, self.path) from failure
-
-    # --- not supported -----------------------------------------------------------------------------------
-
-    async def confirm(self, trust: Trust, by: str) -> Identity:
-        self._refuse("confirm", trust, by)
-
-    async def beat(self, worker: Worker, lease_ms: int) -> None:
-        self._refuse("beat", worker, lease_ms)
-
-    async def commit(self, request: CommitRequest[T]) -> T:
-        self._refuse("commit", request)
-
-    def ride(self, write: Write) -> None:
-        self._refuse("ride", write)
-
-    async def flush(self, lease: Lease) -> None:
-        self._refuse("flush", lease)
-
-    def _refuse(self, *asked: object) -> NoReturn:
-        raise JournalUnavailable(
-            f"{self.path} is open for reading only",
-            known=f"not done: {asked[0]}",
-            next_step="check the permissions of the file and its directory, and the mount",
-        )
 
 
 def _lacks_room(error: BaseException | None) -> bool:

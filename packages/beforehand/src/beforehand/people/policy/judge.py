@@ -11,7 +11,7 @@ import msgspec
 from beforehand.agent.conditions import ConditionError, checked, holds, value_of
 from beforehand.errors import UsageError
 from beforehand.journal.entry_codec import readable
-from beforehand.journal.port import Journal
+from beforehand.journal.port import JournalReads
 from beforehand.model.policy import (
     MEMBERS,
     VARIABLES,
@@ -126,7 +126,7 @@ class ThresholdPosition(msgspec.Struct, frozen=True):
     at: float
 
 
-async def threshold_positions(journal: Journal) -> dict[str, ThresholdPosition]:
+async def threshold_positions(journal: JournalReads) -> dict[str, ThresholdPosition]:
     """The position of every threshold that was ever moved, by its name. An app judges by them when it opens."""
     found: dict[str, ThresholdPosition] = {}
     for entry, move in await readable(journal, await journal.entries(THRESHOLDS), Move):
