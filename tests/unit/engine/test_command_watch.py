@@ -1,7 +1,7 @@
 """The watch that finds commands for the runs of a process: one read for all of them, and no command is lost."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -118,8 +118,13 @@ async def test_an_unchanged_journal_is_read_rarely_and_a_changed_one_at_once(lab
     async def look(_: Engine, *, everything: bool = True) -> None:
         looks.append(everything)
 
-    mark = [0]
-    monkeypatch.setattr(lab.journal, "mark", lambda: mark[0])
+    commits = [True]
+
+    async def changed(pause: Awaitable[None]) -> bool:
+        await pause
+        return bool(commits) and commits.pop()
+
+    monkeypatch.setattr(lab.journal, "changed", changed)
     monkeypatch.setattr(Engine, "look", look)
     async with lab.app(poll_ms=100) as app:
         await lab.pass_time(seconds=4)
@@ -128,7 +133,7 @@ async def test_an_unchanged_journal_is_read_rarely_and_a_changed_one_at_once(lab
         assert len(looks) in (9, 10, 11), "once in two seconds"
         assert not any(looks), "the breakers are in the journal, too"
         looks.clear()
-        mark[0] += 1
+        commits.append(True)
         await lab.pass_time(milliseconds=100)
         assert looks, "within `poll_ms`"
         app.engine.ledger.pending.add("a")

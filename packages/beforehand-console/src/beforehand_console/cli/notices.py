@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import click
@@ -9,7 +10,6 @@ import msgspec
 
 from beforehand.cli.apps import Beforehand, app_of, reach_of, reach_option
 from beforehand.cli.common import CommandCall, by_option, command
-from beforehand.cli.config import existing_journal
 from beforehand.cli.screen import Screen
 from beforehand.engine.environment import SystemClock, SystemRng
 from beforehand.engine.settings import Settings
@@ -62,7 +62,8 @@ async def notices(call: CommandCall, word: str, channel: str, **given: object) -
     """
     options = msgspec.convert(given, NoticesOptions)
     if word == "rotate":
-        _rotate(call)
+        async with call.reader() as reader:
+            _rotate(call, reader.identity.sidecar(KEYS))
         return None
     if word == "test":
         return await _test(call, channel, options)
@@ -120,15 +121,14 @@ async def _test_one(app: Beforehand, name: str, by: str) -> NoticeStatus:
     return status.notices[0]
 
 
-def _rotate(call: CommandCall) -> None:
-    path, rng = existing_journal(call.journal).sidecar(KEYS), SystemRng()
+def _rotate(call: CommandCall, path: Path | None) -> None:
     keys = load_keys(path) if path is not None else None
     if path is None or keys is None:
         raise UsageError(
             "this journal has no link key yet", known="it is made when the first link is signed",
             next_step="a key that was given to Reach(link_key=...) is rotated where it is kept: the new one first",
         )  # fmt: skip
-    keep_keys(path, keys.rotated(rng.token() + rng.token()))
+    keep_keys(path, keys.rotated(f"{SystemRng().token()}{SystemRng().token()}"))
     call.screen.line("Links are signed with a new key from the next start of a worker or an app on.")
 
 

@@ -142,13 +142,12 @@ class Engine(Process):
 
     async def _keep_house(self) -> None:
         """Check for input from outside: commands for our runs, pauses, breakers."""
-        poll, mark, looked, whole, stale, marked = self.settings.poll_ms, None, 0, self.journal.now().ms, True, False
+        poll, looked, whole, stale, marked = self.settings.poll_ms, 0, self.journal.now().ms, True, False
         while True:
-            await self.environment.clock.sleep(poll / 1000)
-            # The mark is read before the journal: what is committed meanwhile changes the next one.
-            before, mark, now = mark, self.journal.mark(), self.journal.now().ms
-            changed = mark is None or mark != before or self._has_work_left()
-            stale, marked = stale or changed, marked or mark is not None
+            # Told before the journal is read: what is committed meanwhile is told next time.
+            told, now = await self.journal.changed(self.environment.clock.sleep(poll / 1000)), self.journal.now().ms
+            changed = told is not False or self._has_work_left()
+            stale, marked = stale or changed, marked or told is not None
             if not changed and now - looked < _LOOK_ANYWAY_MS:
                 continue
             looked = now

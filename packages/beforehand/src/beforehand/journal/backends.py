@@ -61,10 +61,6 @@ class Backend(Protocol):
         """The place in the shortest form that works in the current directory."""
         ...
 
-    def sidecar(self, place: str, suffix: str) -> Path | None:
-        """See `Identity.sidecar`; this one opens nothing."""
-        ...
-
     def found_in(self, directory: Path) -> list[str]:
         """The places of the journals in a directory, by name."""
         ...
@@ -116,10 +112,6 @@ class Address(msgspec.Struct, frozen=True):
     def below(self, directory: Path) -> Address:
         """The address as it is meant in a file of that directory."""
         return Address(self.scheme, self._backend.below(self.place, directory))
-
-    def sidecar(self, suffix: str) -> Path | None:
-        """The file beside the journal for what must not be in it; None where it has no place for one."""
-        return self._backend.sidecar(self.place, suffix)
 
     def journal(self) -> Journal:
         """The journal, still to be opened."""

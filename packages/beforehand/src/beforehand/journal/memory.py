@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -369,8 +369,8 @@ class MemoryJournal:
             if entry.stream == stream or (below and entry.stream.startswith(stream))
         ]
 
-    def mark(self) -> None:
-        return None
+    async def changed(self, pause: Awaitable[None]) -> None:
+        await pause
 
     async def news(self, after: int | None) -> LedgerNews:
         done = self._call("news")
@@ -575,9 +575,6 @@ class _InMemory:
 
     def shown(self, place: str) -> str:
         return place
-
-    def sidecar(self, place: str, suffix: str) -> Path | None:  # noqa: ARG002 - every back end is asked alike
-        return None
 
     def found_in(self, directory: Path) -> list[str]:  # noqa: ARG002 - every back end is asked alike
         return []

@@ -8,7 +8,7 @@ from typing import Final
 from beforehand.errors import UsageError
 from beforehand.installation import extra_command
 from beforehand.journal.port import Journal, Reader
-from beforehand.journal.sqlite.driver import Library, StandardDatabase, application_of, is_open_here, sidecar
+from beforehand.journal.sqlite.driver import Library, StandardDatabase, application_of, is_open_here
 
 _APPLICATION_ID: Final = 0x42464844  # as in `schema`, whose import costs a command that reads more than this copy
 
@@ -58,9 +58,6 @@ class SqliteFiles:
             return str(Path(place).resolve().relative_to(Path.cwd()))
         except ValueError:
             return place
-
-    def sidecar(self, place: str, suffix: str) -> Path:
-        return sidecar(Path(place), suffix)
 
     def found_in(self, directory: Path) -> list[str]:
         return [str(path) for path in sorted(directory.glob("*.db")) if _is_journal(path)]

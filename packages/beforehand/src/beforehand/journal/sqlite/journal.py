@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,12 +125,13 @@ class SqliteJournal(SqliteReads):
     async def flush(self, lease: Lease) -> None:
         await self._running.flush(lease)
 
-    def mark(self) -> object | None:
+    async def changed(self, pause: Awaitable[None]) -> bool | None:
+        await pause
         mutex = self._committer.mutex
         if self._group is None or not mutex.acquire(blocking=False):
             return None
         try:
-            return self._store.mark()
+            return self._store.changed()
         finally:
             mutex.release()
 

@@ -49,7 +49,7 @@ class JournalFile:
         self._files: Connections | None = None
         self._batch: BatchWriter | None = None
         self._head: Head | None = None  # how far it was followed; None where there is no anchor to start from
-        self._calm: tuple[int, int, int] | None = None  # the last mark at which no process was committing
+        self._calm: tuple[int, int, int] | None = None  # the log when no process was committing
         self._anchored: Head | None = None  # the head that the anchor was last compared with as a whole
         self._missing = 0  # rows that the log lacked when it was confirmed
         self._is_grown = False
@@ -291,8 +291,8 @@ class JournalFile:
         if pages > 0 and estimated > 0:
             self._page_scale = min(4.0, max(0.05, pages / estimated))
 
-    def mark(self) -> object | None:
-        """A value that changes when any process commits, from the time and the size of the log.
+    def changed(self) -> bool | None:
+        """See `Journal.changed`, from the time and the size of the log.
 
         None while the last write is so recent that the next one could bear the same time; while a process commits,
         because what it wrote is seen only after its sync, which does not change the time; and without a log: processes
@@ -307,12 +307,13 @@ class JournalFile:
         if wall_ms() - log.st_mtime_ns // 1_000_000 < _SAME_TIME_MS:
             return None
         mark = log.st_ino, log.st_size, log.st_mtime_ns
-        if mark != self._calm:
-            if not self._lock.try_take():
-                return None
-            self._lock.release()
-            self._calm = mark  # the last writer has ended: a read from here on finds what it committed
-        return mark
+        if mark == self._calm:
+            return False
+        if not self._lock.try_take():
+            return None
+        self._lock.release()
+        self._calm = mark  # the last writer has ended: a read from here on finds what it committed
+        return True
 
     def head(self) -> Head:
         """The head of the log as it is stored now. A journal that is distrusted is read from the beginning."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
@@ -206,8 +206,8 @@ class FaultyJournal(ABC):
         await self._reach(call, subject(args[0]) if args else "")
         return await getattr(self._stored, call)(*args, **kwargs)
 
-    def mark(self) -> None:
-        return None
+    async def changed(self, pause: Awaitable[None]) -> None:
+        await pause
 
     open = _read(Journal.open)
     storage = _read(Journal.storage)

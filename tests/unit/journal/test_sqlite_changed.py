@@ -1,4 +1,4 @@
-"""The mark of a journal file: no statement, and every commit of any process changes it."""
+"""What a journal file tells without a statement: every commit of any process is told as a change."""
 
 import asyncio
 import os
@@ -24,18 +24,23 @@ def size_of_log(path: Path) -> int:
     return Path(f"{path}-wal").stat().st_size
 
 
-async def settled(journal: SqliteJournal, path: Path) -> object:
-    """The mark of a log that nothing writes to: what opening the other journal began may still be under way."""
+async def told(journal: SqliteJournal) -> bool | None:
+    return await journal.changed(asyncio.sleep(0))
+
+
+async def settle(journal: SqliteJournal, path: Path) -> None:
+    """Wait for a log that nothing writes to: what opening the other journal began may still be under way."""
     async with asyncio.timeout(30):
         while True:
-            age(path)
-            if (mark := journal.mark()) is not None:
-                return mark
-            await asyncio.sleep(0.01)
+            if (answer := await told(journal)) is False:
+                return
+            if answer is None:
+                age(path)
+                await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("folded", [False, True])
-def test_a_commit_of_another_connection_changes_the_mark(tmp_path: Path, folded: bool):
+def test_a_commit_of_another_connection_is_a_change(tmp_path: Path, folded: bool):
     async def story() -> None:
         path = tmp_path / "journal.db"
         mine, other = SqliteJournal(path), SqliteJournal(path)
@@ -45,24 +50,24 @@ def test_a_commit_of_another_connection_changes_the_mark(tmp_path: Path, folded:
             await other.commit(Post("a", "first", b"1"))
             grow_log(path)
         for number in range(3):
-            mark = await settled(mine, path)
-            assert mine.mark() == mark, "nothing was written"
+            await settle(mine, path)
             if folded:  # the next commit begins the log anew, at its present size
                 mine._store.checkpoint()  # pyright: ignore[reportPrivateUsage]  # at this moment
             size = size_of_log(path)
             await other.commit(Post("a", str(number), b"1"))
-            assert mine.mark() is None, "a second commit could bear the same time"
+            assert await told(mine) is None, "a second commit could bear the same time"
             age(path)
-            assert mine.mark() != mark
+            assert await told(mine), "it was written"
+            assert await told(mine) is False, "nothing was written since"
             assert not folded or size_of_log(path) == size
         await other.close()
         await mine.close()
-        assert mine.mark() is None
+        assert await told(mine) is None
 
     asyncio.run(story())
 
 
-def test_there_is_no_mark_while_a_process_commits(tmp_path: Path):
+def test_only_a_read_tells_while_a_process_commits(tmp_path: Path):
     """Its rows are in the log, with their time, and seen only when its sync has ended: on a slow disk much later."""
 
     async def story() -> None:
@@ -76,20 +81,20 @@ def test_there_is_no_mark_while_a_process_commits(tmp_path: Path):
         age(path)
         lock = other._store._lock  # pyright: ignore[reportPrivateUsage]  # held as during a commit
         assert lock.take(5)
-        assert mine.mark() is None
+        assert await told(mine) is None
         lock.release()
-        assert mine.mark() is not None
+        assert await told(mine) is not None
         await other.close()
         await mine.close()
 
     asyncio.run(story())
 
 
-def test_without_a_log_there_is_no_mark(tmp_path: Path):
+def test_without_a_log_only_a_read_tells(tmp_path: Path):
     async def story() -> None:
         journal = SqliteJournal(tmp_path / "journal.db", mode="rollback")
         await journal.open()
-        assert journal.mark() is None
+        assert await told(journal) is None
         await journal.close()
 
     asyncio.run(story())
