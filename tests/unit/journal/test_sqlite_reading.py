@@ -2,6 +2,12 @@
 
 import asyncio
 import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,5 +136,35 @@ def test_a_full_disk_can_be_looked_at(tmp_path):
         assert "the disk is full (make room)" in identity.notices[-1]
         assert [row.run for row in await reading.runs()] == ["r"]
         await reading.close()
+
+    asyncio.run(main())
+
+
+HALF_WRITTEN = """
+import os, signal, sqlite3, sys
+file = sqlite3.connect(sys.argv[1], isolation_level=None)
+file.execute("pragma cache_size = 1")  # so that changed pages are written before the commit
+file.execute("begin immediate")
+file.execute("insert into payload select value, zeroblob(9000) from json_each(?)", (str(list(range(100))),))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("reads", [SqliteReader, partial(SqliteJournal, mode="rollback")], ids=["reader", "journal"])
+def test_a_read_rolls_back_what_a_killed_process_left_half_written(tmp_path: Path, reads: Callable[[Path], Any]):
+    async def main() -> None:
+        path = tmp_path / "j.db"
+        writer = SqliteJournal(path, mode="rollback")
+        await writer.open()
+        await writer.commit(Post("s", "", b"1"))
+        await writer.close()
+        journal = reads(path)
+        await journal.open()
+        killed = await asyncio.create_subprocess_exec(sys.executable, "-c", HALF_WRITTEN, str(path))
+        assert await killed.wait() == -signal.SIGKILL
+        assert (tmp_path / "j.db-journal").stat().st_size > 0
+        assert [entry.body for entry in await journal.entries("s")] == [b"1"]
+        assert not (tmp_path / "j.db-journal").exists()
+        await journal.close()
 
     asyncio.run(main())

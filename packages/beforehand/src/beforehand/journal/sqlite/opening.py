@@ -93,23 +93,17 @@ def open_files(settings: FileSettings) -> Connections:
     former_name.check_journal(application_of(path), path)  # before SQLite opens it, which may write
     writer, reader = settings.parts.connect(path, False), None
     try:
-        # First of all: another process may be opening, closing or reading the file just now.
-        writer.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
-        # EXTRA also syncs the directory when a rollback journal is deleted. Without it a power loss
-        # could bring back the one used before the switch to WAL, and undo everything since.
-        # FULLFSYNC syncs through the disk's own cache on macOS, and is ignored elsewhere.
-        for pragma in ("synchronous = extra", "fullfsync = 1", "checkpoint_fullfsync = 1"):
-            writer.rows(f"pragma {pragma}")
+        _prepare(writer)
         _migrate(writer, settings)
         if is_new:
             anchor.sync_directory(path.parent)
         wal = _switch_mode(writer, settings) == "wal"
         for pragma in ("busy_timeout = 0", "wal_autocheckpoint = 0", "foreign_keys = off", "mmap_size = 0"):
             writer.rows(f"pragma {pragma}")
-        if wal:
-            writer.rows("pragma synchronous = full")
-        reader = settings.parts.connect(path, True)
-        reader.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
+        writer.rows(f"pragma synchronous = {'full' if wal else 'extra'}")
+        # Without a log, what a killed process left half written is rolled back by the next to read, too.
+        _prepare(reader := settings.parts.connect(path, wal))
+        reader.rows("pragma query_only = 1")
         identity = read_identity(reader, settings, _notices(reader, wal=wal))
     except BaseException:
         writer.close()
@@ -117,6 +111,16 @@ def open_files(settings: FileSettings) -> Connections:
             reader.close()
         raise
     return Connections(writer, reader, identity, wal, path.stat().st_ino)
+
+
+def _prepare(connection: Database) -> None:
+    # First of all: another process may be opening, closing or reading the file just now.
+    connection.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
+    # EXTRA also syncs the directory when a rollback journal is deleted. Without it a power loss
+    # could bring back the one used before the switch to WAL, and undo everything since.
+    # FULLFSYNC syncs through the disk's own cache on macOS, and is ignored elsewhere.
+    for pragma in ("synchronous = extra", "fullfsync = 1", "checkpoint_fullfsync = 1"):
+        connection.rows(f"pragma {pragma}")
 
 
 def check_place(settings: FileSettings) -> None:

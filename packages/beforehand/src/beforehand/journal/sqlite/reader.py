@@ -56,8 +56,7 @@ class SqliteReader(SqliteReads):
         self._untouched = untouched
         self._connect = connect
         self._settings = opening.FileSettings(self.path, anchor.beside(self.path), parts=opening.Parts(connect=connect))
-        self._here = self._settings.parts.here
-        self._roll = RunTables(self._here, lambda: self._identity.incarnation)
+        self._roll = RunTables(self._settings.parts.here, lambda: self._identity.incarnation)
         self._store = JournalFile(self._settings)
         self._identity = Identity("", b"", "")
         self._database: Database | None = None
