@@ -305,6 +305,7 @@ NEXT: Final[dict[str, str]] = {
     "Unreadable": "`beforehand doctor` names it. Open the journal with the version that wrote it, or restore a backup.",
     "LimitsChanged": "Nothing: a submission and a look for work read the new limits and are repeated.",
     "LedgerTaken": "Another writer was first; `body` is the entry that is stored.",
+    "SendingPaused": "Nothing: the run waits, and goes on after `beforehand unpause --all`.",
     "RecordRefused": "The record breaks a limit of the journal, such as its size. Make the value smaller.",
     "Sealed": "Do not catch it. The run is being suspended, taken over or stopped; code that catches it is abandoned.",
     "SecretUnavailableError": "Set the environment variable that the message names. Nothing was sent with the secret.",

@@ -53,6 +53,9 @@ class DictFacts:
     def newest(self, stream: str) -> int:
         return max((entry.id for entry in self.ledger if entry.stream == stream), default=0)
 
+    def newest_key(self, stream: str) -> str:
+        return next((entry.key for entry in reversed(self.ledger) if entry.stream == stream), "")
+
     def entry(self, stream: str, key: str) -> LedgerEntry | None:
         assert key, "an entry without a key is found by its id alone"
         return next((entry for entry in self.ledger if (entry.stream, entry.key) == (stream, key)), None)

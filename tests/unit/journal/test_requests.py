@@ -17,6 +17,7 @@ from beforehand.errors import (
     QueueDraining,
     QueueFull,
     RecordRefused,
+    SendingPaused,
 )
 from beforehand.journal import requests
 from beforehand.journal.backend_rules import FOREVER_MS, MAX_BODY
@@ -49,6 +50,9 @@ LEASE = Lease("r", 4, 3, "w")
 FIRST, SECOND, THIRD = (Row(seq, b"%d" % seq, bytes([seq]) * 32) for seq in (1, 2, 3))
 MINE = LedgerEntry(6, "s", "k", b"1", 30)
 LIMITS = LedgerEntry(8, "queues", "", b"{}", 40)
+PAUSED = LedgerEntry(7, "pause/*", "pause/0", b"7", 60)
+UNPAUSED = LedgerEntry(8, "pause/*", "unpause/7", b"{}", 70)
+PAUSED_TOOL = LedgerEntry(9, "pause/pay", "pause/0", b"{}", 80)
 SCHEDULES = LedgerEntry(9, "schedules", "", b"{}", 50)
 ALIVE, UNSEEN, DEAD = WorkerState("alive", 0), WorkerState("unknown", 0), WorkerState("dead", 0)
 COUNTER = ("counter", "team 2026", "tokens")
@@ -97,6 +101,15 @@ WRITES = {
     "the next record": Case(Write(LEASE, (THIRD,)), a_run(), None, Changes(lease=LEASE, rows=(THIRD,))),
     "for an owner whose lease is over": Case(
         Write(LEASE, (THIRD,)), a_run(worker=DEAD), None, Changes(lease=LEASE, rows=(THIRD,))
+    ),
+    "an attempt, after a pause of all sending": Case(
+        Write(LEASE, (THIRD,), sends=True), a_run(LINE, PAUSED, UNPAUSED), None, Changes(lease=LEASE, rows=(THIRD,))
+    ),
+    "an attempt, while a tool is paused": Case(
+        Write(LEASE, (THIRD,), sends=True), a_run(LINE, PAUSED_TOOL), None, Changes(lease=LEASE, rows=(THIRD,))
+    ),
+    "what is no attempt, while all sending is paused": Case(
+        Write(LEASE, (THIRD,)), a_run(LINE, PAUSED), None, Changes(lease=LEASE, rows=(THIRD,))
     ),
     "posts, numbered from the next one": Case(
         Write(LEASE, posts=(Post("s", "k2", b"2"), Post("t", "k", b"3"), Post("s", "", b"4"), Post("s", "", b"4"))),
@@ -184,6 +197,15 @@ REFUSED_WRITES = {
     "a lost lease, whatever else is wrong": Refusal(
         Write(replace(LEASE, token=2), (FIRST,), None, (Post("s", "k", b"2"),), (charge(1, 0, 0),), 3),
         a_run(LINE, MINE), LeaseLost, "lease 2",
+    ),
+    "an attempt while all sending is paused": Refusal(
+        Write(LEASE, (THIRD,), sends=True), a_run(LINE, PAUSED), SendingPaused, "all sending is paused"
+    ),
+    "an attempt while all sending is paused, whatever else is wrong": Refusal(
+        Write(LEASE, (FIRST,), posts=(Post("s", "k", b"1"),), sends=True), a_run(LINE, MINE, PAUSED), SendingPaused, "is paused"
+    ),
+    "an attempt of a late owner while all sending is paused": Refusal(
+        Write(replace(LEASE, token=2), (THIRD,), sends=True), a_run(LINE, PAUSED), LeaseLost, "was taken over"
     ),
     "a key that is taken": Refusal(
         Write(LEASE, (THIRD,), None, (Post("s", "", b""), Post("s", "k", b"2"))), a_run(LINE, MINE), LedgerTaken, "'k'"

@@ -49,6 +49,7 @@ from beforehand.model.errors import (
     RunSuspended,
     Sealed,
     SendByPassed,
+    SendingPaused,
     SignInNeeded,
     SignInRefused,
     StaleFacts,
@@ -137,6 +138,7 @@ __all__ = [  # noqa: RUF022  # in the order of the reference, which takes its se
     "LedgerTaken",
     "BudgetSpent",
     "LimitsChanged",
+    "SendingPaused",
     "RecordRefused",
     # --- signals that user code must not swallow -----------------------------------------------------------
     "Sealed",

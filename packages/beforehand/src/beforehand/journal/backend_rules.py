@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from beforehand.errors import ArgumentError, LeaseLost, QueueDraining, QueueFull, RecordRefused
+from beforehand.errors import ArgumentError, LeaseLost, QueueDraining, QueueFull, RecordRefused, SendingPaused
 from beforehand.journal.port import (
     Lease,
     NewRun,
@@ -29,6 +29,10 @@ FOREVER_MS = 2**53 - 1
 
 NEWS_PAGE: Final = 10_000
 """How many new ledger entries are looked through at once: a process that was stopped for long may have missed many."""
+
+SENDING: Final = "pause/*"
+"""The stream of commands about all sending. It is paused while the key of the newest of them begins with `PAUSED`."""
+PAUSED: Final = "pause/"
 
 CHANGED: Final = "it was changed, removed or moved after it was written"
 """The reason why a row breaks its chain, in a sentence."""
@@ -58,6 +62,15 @@ def lease_lost(lease: Lease) -> LeaseLost:
         f"run {lease.run}: lease {lease.token} was taken over by another owner",
         known="nothing was written",
         next_step=f"the new owner continues the run: {to_type('show', lease.run)}",
+    )
+
+
+def sending_paused(run: str) -> SendingPaused:
+    """The refusal of a write that would begin an attempt while all sending is paused."""
+    return SendingPaused(
+        f"run {run}: all sending is paused",
+        known="nothing was written, and nothing is sent",
+        next_step="see by whom and why: beforehand doctor",
     )
 
 

@@ -113,6 +113,7 @@ class MemoryJournal:
         self._names: dict[int, str] = {}
         self._ledger: list[LedgerEntry] = []
         self._keys: dict[tuple[str, str], LedgerEntry] = {}
+        self._newest: dict[str, LedgerEntry] = {}  # by stream
         self._cells: defaultdict[str, defaultdict[str, dict[str, bytes]]] = defaultdict(lambda: defaultdict(dict))
         self._workers: dict[str, tuple[Worker, int]] = {}
         self._dead: set[str] = set()
@@ -471,11 +472,12 @@ class MemoryJournal:
 
     def _append(self, entry: LedgerEntry) -> None:
         self._ledger.append(entry)
+        self._newest[entry.stream] = entry
         if entry.key:
             self._keys[entry.stream, entry.key] = entry
 
     def _facts(self) -> _MemoryFacts:
-        stored = self._runs, self._names, self._ledger, self._keys, self._cells
+        stored = self._runs, self._names, self._ledger, self._newest, self._keys, self._cells
         return _MemoryFacts(self._wall(), self.now(), *stored, self._known)
 
     def _known(self, worker: str) -> tuple[Worker, WorkerState]:
@@ -502,6 +504,7 @@ class _MemoryFacts:
     runs: Mapping[str, _Run]
     names: Mapping[int, str]
     ledger: Sequence[LedgerEntry]
+    heads: Mapping[str, LedgerEntry]
     keys: Mapping[tuple[str, str], LedgerEntry]
     kinds: Mapping[str, Mapping[str, dict[str, bytes]]]
     worker: Callable[[str], tuple[Worker, WorkerState]]
@@ -520,7 +523,10 @@ class _MemoryFacts:
         return len(self.runs[self.names[lease.row]].rows) + 1
 
     def newest(self, stream: str) -> int:
-        return next((entry.id for entry in reversed(self.ledger) if entry.stream == stream), 0)
+        return self.heads[stream].id if stream in self.heads else 0
+
+    def newest_key(self, stream: str) -> str:
+        return self.heads[stream].key if stream in self.heads else ""
 
     def entry(self, stream: str, key: str) -> LedgerEntry | None:
         return self.keys.get((stream, key))

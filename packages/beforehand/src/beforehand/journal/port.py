@@ -195,10 +195,11 @@ class Write(CommitRequest[None], frozen=True, gc=False):
     """A set of changes committed together: records of one run, its listing, and ledger entries that must be new.
 
     `charges` change the counters of shared budgets. With `declared` it is refused where other limits of queues are in
-    force than those of that ledger entry.
+    force than those of that ledger entry. One that `sends` begins an attempt: it is refused while all sending is paused
+    (see `backend_rules.SENDING`), by whichever process and however long before it was made.
 
-    Raises `LeaseLost`, `LedgerTaken`, `LimitsChanged`, `BudgetSpent` or `RecordRefused`. Everything that rode before
-    it is durable too.
+    Raises `LeaseLost`, `SendingPaused`, `LedgerTaken`, `LimitsChanged`, `BudgetSpent` or `RecordRefused`. Everything
+    that rode before it is durable too.
     """
 
     lease: Lease
@@ -207,6 +208,7 @@ class Write(CommitRequest[None], frozen=True, gc=False):
     posts: tuple[Post, ...] = ()
     charges: tuple[Charge, ...] = ()
     declared: int | None = None
+    sends: bool = False
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):

@@ -2,8 +2,9 @@
 
 A store reads each fact under the lock of the commit, and applies the changes in it: nothing comes between. A refusal
 is raised before anything is changed, and concerns its request alone. Here is each rule whose failure sends an effect
-twice or loses one, once for all stores: a late owner's write is fenced out (`_write`), a run has one owner (`_claim`),
-the first entry under a key is final (`_check_free`), a counter stops at its limit, a permit outlives no crash of ours.
+twice or loses one, once for all stores: a late owner's write is fenced out, and no attempt begins while all sending is
+paused (`_write`), a run has one owner (`_claim`), the first entry under a key is final (`_check_free`), a counter stops
+at its limit, a permit outlives no crash of ours.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from msgspec.structs import replace
 
 from beforehand.errors import JournalError, LedgerTaken, LimitsChanged
 from beforehand.journal.backend_rules import (
+    PAUSED,
+    SENDING,
     check_post,
     first_write,
     lease_lost,
     out_of_order,
     queue_draining,
     queue_full,
+    sending_paused,
 )
 from beforehand.journal.cells import (
     BudgetUse,
@@ -116,6 +120,10 @@ class CommitFacts(Protocol):
         """The id of the newest entry of a stream; 0 without one."""
         ...
 
+    def newest_key(self, stream: str) -> str:
+        """The key of the newest entry of a stream; empty without one."""
+        ...
+
     def entry(self, stream: str, key: str) -> LedgerEntry | None:
         """The entry that holds a key."""
         ...
@@ -176,6 +184,8 @@ def _write(write: Write, facts: CommitFacts, changes: Changes) -> None:
     lease, row = write.lease, facts.leased(write.lease)
     if row is None or row.token != lease.token:
         raise lease_lost(lease)
+    if write.sends and facts.newest_key(SENDING).startswith(PAUSED):
+        raise sending_paused(lease.run)
     _check_free(write.posts, facts)
     if write.declared is not None:
         check_limits(write.declared, facts.newest(LIMITS))

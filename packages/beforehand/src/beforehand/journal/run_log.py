@@ -22,13 +22,14 @@ from beforehand.errors import (
     LedgerTaken,
     LimitsChanged,
     RecordRefused,
+    SendingPaused,
 )
 from beforehand.journal.port import Journal, Lease, NewRun, Post, Row, RunChange, Write
 
 if TYPE_CHECKING:
     from beforehand.model.shared_use import Charge
 
-_REFUSALS: Final = (BudgetSpent, LedgerTaken, LimitsChanged, RecordRefused)
+_REFUSALS: Final = (BudgetSpent, LedgerTaken, LimitsChanged, RecordRefused, SendingPaused)
 
 
 def genesis(namespace: str, run: str) -> bytes:
@@ -70,7 +71,8 @@ class RunLog:
 
     After an error that leaves open what is stored (lost lease, journal unavailable) every later call
     raises it again: the run has to be claimed anew. A refused write alone (`LedgerTaken`, `LimitsChanged`,
-    `BudgetSpent`, `RecordRefused`) leaves the log usable.
+    `BudgetSpent`, `RecordRefused`, `SendingPaused`) leaves the log usable, unless others were chained on to one
+    that `sends` before its refusal was known: they are refused with it.
     """
 
     def __init__(self, journal: Journal, lease: Lease, last: Row | None, start: bytes) -> None:
@@ -82,6 +84,11 @@ class RunLog:
         self.alone: asyncio.Future[None] | None = None
         """Set while an append that may be refused is under way: writers that keep an order wait for it."""
         self._held: list[tuple[Sequence[bytes], tuple[Charge, ...]]] = []  # what rode meanwhile, not yet chained
+
+    @property
+    def usable(self) -> bool:
+        """True if it may be written on: no error has left open what is stored."""
+        return self._broken is None
 
     def rows(self, bodies: Sequence[bytes]) -> tuple[Row, ...]:
         """Number and chain `bodies`, which must then be written in this order."""
@@ -97,13 +104,14 @@ class RunLog:
         posts: tuple[Post, ...] = (),
         charges: tuple[Charge, ...] = (),
         declared: int | None = None,
+        sends: bool = False,
     ) -> Coroutine[None, None, tuple[Row, ...]]:
         """Commit records, and together with them what else a `Write` holds; durable on return.
 
-        Raises `LedgerTaken` when a post's key is taken, `LimitsChanged` and `BudgetSpent`; nothing of this append is
-        stored then.
+        Raises `LedgerTaken` when a post's key is taken, `LimitsChanged`, `BudgetSpent` and `SendingPaused`; nothing of
+        this append is stored then.
         """
-        write = Write(self.lease, (), change, posts, charges, declared)
+        write = Write(self.lease, (), change, posts, charges, declared, sends)
         if self.alone is not None or posts or charges or declared is not None or self._broken is not None:
             return self._append_in_turn(bodies, write)
         return self._write(bodies, write)
@@ -126,7 +134,7 @@ class RunLog:
             raise self._broken
         try:
             await self.journal.flush(self.lease)
-        except (LeaseLost, JournalUnavailable, RecordRefused) as error:
+        except (LeaseLost, JournalUnavailable, RecordRefused, SendingPaused) as error:
             self._broken = error
             raise
         if self._broken is not None:
@@ -139,6 +147,8 @@ class RunLog:
         try:
             await self.journal.commit(replace(write, rows=rows))
         except _REFUSALS as error:
+            if isinstance(error, RecordRefused) and isinstance(self._broken, SendingPaused):
+                raise self._broken from error  # it was chained on to that attempt
             if self.seq != after:  # another write chained on to the refused rows
                 self._broken = error
             else:

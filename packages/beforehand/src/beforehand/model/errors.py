@@ -463,6 +463,10 @@ class BudgetSpent(JournalError):
         self.budget, self.limit, self.used, self.reserved = budget, limit, used, reserved
 
 
+class SendingPaused(JournalError):
+    """All sending is paused, and this write would begin an attempt. Nothing was written, and the lease is kept."""
+
+
 class RecordRefused(JournalError):
     """One record of a batch cannot be stored; the rest of the batch is not affected."""
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from beforehand.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
-from beforehand.journal.backend_rules import FOREVER_MS, MAX_BODY
+from beforehand.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused, SendingPaused
+from beforehand.journal.backend_rules import FOREVER_MS, MAX_BODY, PAUSED, SENDING
 from beforehand.journal.cells import read_hint
 from beforehand.journal.port import (
     EVERY_RECORD,
@@ -538,6 +538,43 @@ class JournalConformance(ListingConformance):
             await journal.changed(asyncio.sleep(0))
             await journal.commit(Post("a", str(number), body(number)))
             assert await journal.changed(asyncio.sleep(0)) is not False
+
+    @requirement
+    async def test_while_all_sending_is_paused_no_attempt_is_stored_nor_anything_behind_it(
+        self, journal: Journal
+    ) -> None:
+        one, two, other = [await start_log(journal, run) for run in ("one", "two", "other")]
+        await one.append([body(1)], sends=True)
+        await journal.commit(Post(SENDING, f"{PAUSED}0", b"{}"))
+        for more in ((), (Post("s", "k", b"1"),)):
+            assert await refused(two.append([body(1)], None, more, sends=True), SendingPaused)
+        await two.append([body(1)])  # the log is usable, and what is no attempt goes on
+        appends = (
+            one.append([body(2)], sends=True), one.append([body(3)]), one.append([body(4)], RunChange("suspended")),
+            other.append([body(1)]), other.append([b'"%s"' % (b"x" * 10_000)], sends=True), other.append([body(3)]),
+        )  # fmt: skip
+        await asyncio.gather(*appends, return_exceptions=True)
+        for log in (one, two, other):
+            rows = await journal.read(log.lease.run)
+            assert verify_chain(rows, genesis("n", log.lease.run)) is None, "a record was chained on to one that is not"
+            assert not {row.body for row in rows} & {body(2), b'"%s"' % (b"x" * 10_000)}
+            assert log.usable or await refused(log.append([body(5)]), SendingPaused)
+        await journal.commit(Post(SENDING, "unpause/1", b"{}"))
+        await two.append([body(2)], sends=True)
+        assert [row.seq for row in await journal.read("two")] == [1, 2]
+
+    @requirement
+    async def test_a_pause_is_heard_of_though_the_caller_of_an_attempt_has_left(self, journal: Journal) -> None:
+        log = await start_log(journal)
+        await journal.commit(Post(SENDING, f"{PAUSED}0", b"{}"))
+        writing = asyncio.ensure_future(log.append([body(1)], sends=True))
+        await asyncio.sleep(0)  # it is on its way
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        log.ride([body(2)])
+        calls = log.flush(), log.flush(), log.append([body(3)])
+        behind = {await refused(call, SendingPaused) is not None for call in calls}
+        assert ([row.body for row in await journal.read("r")], behind) in (([], {True}), ([body(2), body(3)], {False}))
 
     @requirement
     async def test_a_taken_key_stops_its_write_alone(self, journal: Journal) -> None:

@@ -2,8 +2,9 @@
 
 A batch of plain appends is a single INSERT in autocommit mode, which is one transaction and the
 fewest steps that Python can make. Every row is guarded by its fencing token inside the statement, so
-a late owner's rows are left out while the others' go in. Anything more (a changed listing, ledger
-entries, large bodies, claims) runs in an explicit transaction.
+a late owner's rows are left out while the others' go in; so are those of an attempt while all sending is
+paused, with what its run wrote behind it. Anything more (a changed listing, ledger entries, large bodies,
+claims) runs in an explicit transaction.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from beforehand.errors import BeforehandError
-from beforehand.journal.backend_rules import check_extras, check_size, lease_lost, out_of_order
+from beforehand.journal.backend_rules import check_extras, check_size, lease_lost, out_of_order, sending_paused
 from beforehand.journal.port import CommitRequest, Lease, LeaseGranted, Row, Write
 from beforehand.journal.sqlite.driver import Database, Value
+from beforehand.journal.sqlite.ledger import IS_PAUSED
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,17 +42,20 @@ _RECORD = "insert into record (run, seq, token, content, at, up, hash)"
 
 
 def _insert_sql(count: int) -> str:
-    """Insert up to `count` rows whose token still is the run's. Unused places stay NULL and match no run."""
-    places = ",".join(["(?,?,?,?,?,?,?)"] * count)
+    """Insert up to `count` rows whose token still is the run's, without those that send while sending is paused.
+
+    The last value of a row is 1 if it sends. Unused places stay NULL and match no run.
+    """
+    places = ",".join(["(?,?,?,?,?,?,?,?)"] * count)
     return (  # only question marks are put in
         f"{_RECORD} select column1, column2, column3, cast(column4 as text), column5, column6, column7"  # noqa: S608 -- see above
         f" from (values {places})"
-        " where (select token from run where id = column1) = column3"
+        f" where (select token from run where id = column1) = column3 and (column8 = 0 or not {IS_PAUSED})"
     )
 
 
 _INSERT = {size: _insert_sql(size) for size in _SIZES}
-_COLUMNS = 7
+_COLUMNS = 8
 _MOST_VALUES = _COLUMNS * _SIZES[-1]
 _SIZE_FOR = [next(size for size in _SIZES if size >= count) for count in range(_SIZES[-1] + 1)]
 
@@ -107,15 +112,16 @@ class BatchWriter:
         values = self._sort(items, ahead, rest)
         if rest or len(values) > _MOST_VALUES:
             self._database.rows("begin immediate")
-            stored = _insert(self._database, values)
+            if _insert(self._database, values) * _COLUMNS != len(values):
+                self.recheck([item for item in items if item not in rest], self._database)
+                ahead.clear()  # what follows in `rest` must not be chained on to rows that were left out
             for item in rest:
                 self._perform(item, ahead)
             self._database.rows("commit")
-        else:
-            stored = _insert(self._database, values)
-        self._next.update(ahead)
-        if stored * _COLUMNS != len(values):
+        elif _insert(self._database, values) * _COLUMNS != len(values):
             self.recheck(items, self._database)
+            return
+        self._next.update(ahead)
 
     def _commit_next(self, item: CommitItem) -> bool:
         """The straight path: one run goes on where it wrote last, in one statement. False: nothing was done.
@@ -130,7 +136,7 @@ class BatchWriter:
         if self._next.get(run) != place:
             return False  # another owner wrote, or the number is odd: the batch finds out which
         values: list[Value] = []
-        _add_values(values, write)
+        _add_values(values, write, write.sends)
         if _insert(self._database, values) == len(write.rows):
             self._next[run] = (place[0], place[1] + len(write.rows))
         else:
@@ -151,7 +157,7 @@ class BatchWriter:
             if _is_stored(write, database):
                 landed = True
             else:
-                item.error = lease_lost(write.lease)
+                item.error = _left_out(write, database)
         return landed
 
     def _sort(self, items: Sequence[CommitItem], ahead: _Places, rest: list[CommitItem]) -> list[Value]:
@@ -161,6 +167,7 @@ class BatchWriter:
         """
         values: list[Value] = []
         apart: set[int] = set()
+        sending: set[int] = set()  # what a run writes behind an attempt is left out with it
         for item in items:
             write = item.write
             if write is None:
@@ -170,7 +177,9 @@ class BatchWriter:
                 apart.add(write.lease.row)
                 rest.append(item)
             elif self._in_order(item, write, ahead):
-                _add_values(values, write)
+                if write.sends:
+                    sending.add(write.lease.row)
+                _add_values(values, write, write.lease.row in sending)
         return values
 
     def _in_order(self, item: CommitItem, write: Write, ahead: _Places) -> bool:
@@ -182,20 +191,12 @@ class BatchWriter:
         lease, rows = write.lease, write.rows
         place = ahead.get(lease.row) or self._next.get(lease.row)
         # Under another token others may have written meanwhile, so what is known of the run is void.
-        expected = place[1] if place and place[0] == lease.token else self._stored_next(lease.row)
+        expected = place[1] if place and place[0] == lease.token else _stored_next(self._database, lease.row)
         if rows[0].seq != expected:
-            item.error = out_of_order(write, expected) if self._holds(lease) else lease_lost(write.lease)
+            item.error = out_of_order(write, expected) if _holds(self._database, lease) else lease_lost(write.lease)
             return False
         ahead[lease.row] = (lease.token, expected + len(rows))
         return True
-
-    def _holds(self, lease: Lease) -> bool:
-        return self._database.rows("select token from run where id = ?", (lease.row,)) == [(lease.token,)]
-
-    def _stored_next(self, run: int) -> int:
-        ((last,),) = self._database.rows("select coalesce(max(seq), 0) from record where run = ?", (run,))
-        assert isinstance(last, int)
-        return last + 1
 
     def _perform(self, item: CommitItem, ahead: _Places) -> None:
         """Perform one item inside the open transaction; a refusal concerns it alone and has changed nothing."""
@@ -226,9 +227,11 @@ class BatchWriter:
 def store_rows(database: Database, lease: Lease, rows: Sequence[Row]) -> None:
     """Store records whose place and token were checked in this transaction."""
     for at in range(0, len(rows), _SIZES[-1]):
-        some, values = rows[at : at + _SIZES[-1]], list[Value]()
-        _add_values(values, Write(lease, tuple(_spilled(row, database) for row in some)))
-        places = ",".join(["(?,?,?,cast(? as text),?,?,?)"] * len(some))
+        values = list[Value]()
+        for row in rows[at : at + _SIZES[-1]]:
+            kept = _spilled(row, database)
+            values += (lease.row, kept.seq, lease.token, *parted(kept.body), kept.hash)
+        places = ",".join(["(?,?,?,cast(? as text),?,?,?)"] * (len(values) // (_COLUMNS - 1)))
         database.change(f"{_RECORD} values {places}", values)
 
 
@@ -256,11 +259,11 @@ def _spilled(row: Row, database: Database) -> Row:
     return Row(row.seq, POINTER + digest.encode() + b'"}', row.hash, row.token)
 
 
-def _add_values(values: list[Value], write: Write) -> None:
-    """The values of its rows, one row after the other."""
-    run, token = write.lease.row, write.lease.token
+def _add_values(values: list[Value], write: Write, sends: bool) -> None:
+    """The values of its rows, one row after the other. An int is bound faster than anything else."""
+    run, token, guarded = write.lease.row, write.lease.token, 1 if sends else 0
     for row in write.rows:
-        values += (run, row.seq, token, *parted(row.body), row.hash)
+        values += (run, row.seq, token, *parted(row.body), row.hash, guarded)
 
 
 def parted(body: bytes) -> tuple[bytes, int | None, int | None]:
@@ -285,6 +288,25 @@ def read_body(database: Database, body: bytes) -> bytes:
 
 def _looks_like_pointer(body: bytes) -> bool:
     return len(body) == POINTER_SIZE and body.startswith(POINTER)
+
+
+def _left_out(write: Write, database: Database) -> BeforehandError:
+    """The reason why rows that were inserted are not there: another owner has the run, or all sending is paused."""
+    if not _holds(database, write.lease):
+        return lease_lost(write.lease)
+    if write.sends:
+        return sending_paused(write.lease.run)
+    return out_of_order(write, _stored_next(database, write.lease.row))
+
+
+def _holds(database: Database, lease: Lease) -> bool:
+    return database.rows("select token from run where id = ?", (lease.row,)) == [(lease.token,)]
+
+
+def _stored_next(database: Database, run: int) -> int:
+    ((last,),) = database.rows("select coalesce(max(seq), 0) from record where run = ?", (run,))
+    assert isinstance(last, int)
+    return last + 1
 
 
 def _is_stored(write: Write, database: Database) -> bool:

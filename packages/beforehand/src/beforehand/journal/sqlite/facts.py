@@ -86,6 +86,10 @@ class SqliteFacts:
     def newest(self, stream: str) -> int:
         return ledger.newest(self._database, stream)
 
+    def newest_key(self, stream: str) -> str:
+        found = self._database.rows(ledger.NEWEST_KEY, (stream,))
+        return cast("str", found[0][0]) if found else ""
+
     def entry(self, stream: str, key: str) -> LedgerEntry | None:
         return ledger.entry(self._database, stream, key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, cast
 
-from beforehand.journal.backend_rules import NEWS_PAGE, ledger_hash
+from beforehand.journal.backend_rules import NEWS_PAGE, PAUSED, SENDING, ledger_hash
 from beforehand.journal.port import Cell, CellKind, LedgerEntry, LedgerNews, Post
 from beforehand.journal.sqlite.driver import Database, Value
 
@@ -16,6 +16,9 @@ OF_A_NAME: Final = f"{_CELL} and name = ? order by key"
 LAST: Final = f"{_CELL} and name = ? and key <= ? order by key desc limit 1"
 BELOW: Final = f"{_CELL} and name >= ? and name < ? order by name, key"
 NEWEST: Final = "select id from ledger where stream = ? order by id desc limit 1"
+NEWEST_KEY: Final = NEWEST.replace("id", "key", 1)
+_NEWEST_SWITCH: Final = f"select key glob '{PAUSED}*' from ledger where stream = '{SENDING}' order by id desc limit 1"  # noqa: S608 -- names of ours
+IS_PAUSED: Final = f"coalesce(({_NEWEST_SWITCH}), 0)"
 
 
 def insert(database: Database, entry: LedgerEntry) -> None:
