@@ -15,6 +15,7 @@ from simulator.mutations.mutation import Mutant
 
 _LIMITS: Final = "tests/unit/engine/test_limit_tables.py"
 _BUDGETS: Final = "tests/unit/engine/test_budget_tables.py"
+_SENDING: Final = "tests/unit/engine/test_sending_paused.py"
 _METRICS: Final = "tests/unit/telemetry/test_prometheus.py"
 
 
@@ -114,6 +115,26 @@ def lost_as_answered(original: Any) -> Any:
     return {**original, r.Claimed: answered}
 
 
+def sends_unguarded(original: Any) -> Any:
+    """An attempt that was decided before all sending was paused is recorded after it."""
+
+    def append(
+        self: Any, bodies: Any, change: Any = None, posts: Any = (), charges: Any = (), declared: Any = None, *_: Any
+    ) -> Any:
+        return original(self, bodies, change, posts, charges, declared)
+
+    return append
+
+
+def wakes_none(original: Any) -> Any:  # noqa: ARG001 - nothing is left of it
+    """The end of a pause makes no run due."""
+
+    async def wake_unpaused(self: Any) -> None:
+        pass
+
+    return wake_unpaused
+
+
 TABLE_BUGS: Final = (
     Mutant(
         "due at the former rate",
@@ -177,6 +198,20 @@ TABLE_BUGS: Final = (
         "beforehand.telemetry.spans:_ADD",
         lost_as_answered,
         test=f"{_METRICS}::test_each_call_of_a_model_is_traced_and_counted_by_its_end",
+    ),
+    Mutant(
+        "sends after the pause",
+        "an attempt becomes durable though all sending was paused before",
+        "beforehand.journal.run_log:RunLog.append",
+        sends_unguarded,
+        test=f"{_SENDING}::test_a_process_that_knows_nothing_of_the_pause_records_no_attempt",
+    ),
+    Mutant(
+        "the end of a pause wakes nothing",
+        "runs that were suspended while all sending was paused stay so after it",
+        "beforehand.engine.process:Process.wake_unpaused",
+        wakes_none,
+        test=f"{_SENDING}::test_runs_go_on_by_themselves_after_the_pause_also_those_of_a_process_that_was_killed",
     ),
 )
 """Each names its test."""

@@ -123,9 +123,12 @@ def test_an_end_that_only_the_log_has_is_no_damage(kept: Lab):
     assert "what was written last may be missing" in said.remarks
 
 
-def test_orders_say_that_the_journal_cannot_be_written(kept: Lab):
+@pytest.mark.parametrize(
+    "order", [("resolve", OPERATION, "--happened"), ("pause", "--all")], ids=lambda order: order[0]
+)
+def test_orders_say_that_the_journal_cannot_be_written(kept: Lab, order: tuple[str, ...]):
     forbid(kept.directory / "kept")
-    said = look(kept, "resolve", OPERATION, "--happened")
+    said = look(kept, *order)
     assert said.status == 1
     assert "cannot be written" in said.remarks or "cannot be opened" in said.remarks
     assert not (kept.directory / "kept" / "beforehand.db").stat().st_mode & stat.S_IWUSR

@@ -164,6 +164,27 @@ async def test_an_unpaused_tool_wakes_a_run_that_is_still_driven(lab: Lab):
 
 
 @virtual
+async def test_a_run_that_was_suspended_for_a_paused_tool_goes_on_by_itself_and_no_other_one_is_woken(lab: Lab):
+    desk = two_steps(lab)
+
+    @agent(run_id="w-{name}")
+    async def waits(run: Run, name: str) -> None:
+        await run.wait_for("news")
+
+    async with lab.app(desk, waits, recover=True, poll_ms=1000, recover_every_ms=1000) as app:
+        await app.service.pause_tool("send", by="eve")
+        for one in (desk, waits):
+            with pytest.raises(RunSuspended):
+                await app.run(one, "x")
+        async with lab.app() as other:
+            await other.service.unpause_tool("send", by="eve")
+        await lab.pass_time(seconds=30)
+        assert {row.run: row.status for row in await lab.journal.runs()} == {"r-x": "completed", "w-x": "suspended"}
+        assert len(lab.of("w-x", r.Claimed)) == 1
+    assert lab.sent == ["first", "second"]
+
+
+@virtual
 async def test_after_its_deadline_a_run_sends_nothing_more(lab: Lab):
     desk = two_steps(lab, deadline=timedelta(seconds=5))
     async with lab.app(desk) as app:

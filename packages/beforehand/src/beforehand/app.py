@@ -31,6 +31,7 @@ from beforehand.control.schedules import Scheduler, declare_schedules
 from beforehand.control.service import ControlService
 from beforehand.control.undo import Undone, effects_after
 from beforehand.engine.active_run.scopes import outside
+from beforehand.engine.breaker import unpausing
 from beforehand.engine.commands import apply_commands
 from beforehand.engine.engine import LOG, Engine
 from beforehand.engine.environment import Environment, checked_loop, gather_bounded, shielded, system_environment
@@ -216,6 +217,7 @@ class Beforehand:
                 for remark in await declare_limits(engine, self._declared.limits):
                     LOG.warning("queues: %s", remark)
             await wake_waiting(engine)
+            await engine.wake_unpaused()
             if self._declared.schedules is not None:
                 for remark in await declare_schedules(engine, self._declared.schedules, self.agents):
                     LOG.warning("schedules: %s", remark)
@@ -628,7 +630,7 @@ def _answer(conclusion: Conclusion) -> str:
         )
         return lines(*answers, to_type("resume", conclusion.run))
     if tool := next((wait.tool for wait in conclusion.waits if wait.kind == "paused"), ""):
-        return to_type("unpause", "--tool", tool)
+        return unpausing(tool)
     if "paused" in conclusion.reason:
         return to_type("unpause", conclusion.run)
     awaited = [one for wait in conclusion.waits for one in brings(conclusion.run, wait.kind, wait.shown, wait.tool)]

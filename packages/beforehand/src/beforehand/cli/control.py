@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import click
 import msgspec
@@ -12,11 +12,14 @@ from beforehand.cli.common import CommandCall, by_option, command
 from beforehand.cli.inputs import any_json
 from beforehand.cli.screen import Screen
 from beforehand.control.command_ack import wait_until_applied
+from beforehand.control.sending import OpenAttempt, open_attempts, switch_sending
 from beforehand.control.service import ControlService
+from beforehand.engine.breaker import ALL, dated, unpausing
 from beforehand.engine.commands import Applied
 from beforehand.errors import UsageError
 from beforehand.inspect.reader import waits_of
-from beforehand.inspect.text import safe, sentence
+from beforehand.inspect.text import ago, count, safe, sentence
+from beforehand.journal.host import wall_ms
 from beforehand.journal.port import RunRow
 from beforehand.model.ids import split_operation_id
 from beforehand.model.records import NOTHING, Raw
@@ -25,6 +28,7 @@ from beforehand.people.answering import answer_idempotently
 from beforehand.people.answers import Answer, name_of
 from beforehand.people.loaded_item import is_contradicted
 from beforehand.people.typed_answers import Typed, review_answer
+from beforehand.queues.modes import Restriction
 
 _OVER: Final = {"completed": "has completed", "undone": "is undone"}
 
@@ -167,18 +171,28 @@ async def cancel(call: CommandCall, run: str, why: str, by: str) -> None:
     examples=(
         "beforehand pause ticket-17 --why 'waiting for legal'",
         "beforehand pause --tool send_email --why incident",
+        "beforehand pause --all --why incident",
     ),
 )
 @click.argument("run", required=False)
 @click.option("--tool", metavar="NAME", help="Pause a tool in all runs instead of one run.")
+@click.option("--all", "everything", is_flag=True, help="Pause all sending, and list what is under way.")
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
-async def pause(call: CommandCall, run: str | None, tool: str | None, why: str, by: str) -> None:
-    """Pause RUN before its next step, or stop all runs from using a tool.
+async def pause(call: CommandCall, run: str | None, tool: str | None, *, everything: bool, why: str, by: str) -> None:
+    """Pause RUN before its next step, stop all runs from using a tool, or stop all sending.
 
     Running processes read the paused tools every 250 ms, unless set otherwise.
+
+    With --all no process begins another attempt of any operation once this returns,
+    undoing and notices to people included. What is listed was begun before, and its
+    effect may still happen. Outcomes are recorded, the world is read back, people
+    answer and models are asked meanwhile. Runs wait, and go on after unpause --all.
     """
-    name = _one_of(run, tool)
+    name = _one_of(run, tool, everything)
+    if everything:
+        await switch(call, "pause", by=by, why=why)
+        return
     async with call.serving() as service:
         if tool is not None:
             await service.pause_tool(tool, by=by, why=why)
@@ -194,13 +208,20 @@ async def pause(call: CommandCall, run: str | None, tool: str | None, why: str, 
     _tell(call.screen, applied, note, to_type("unpause", *(["--tool"] if tool else []), name), tool=tool)
 
 
-@command("unpause", examples=("beforehand unpause ticket-17", "beforehand unpause --tool send_email"))
+@command(
+    "unpause",
+    examples=("beforehand unpause ticket-17", "beforehand unpause --tool send_email", "beforehand unpause --all"),
+)
 @click.argument("run", required=False)
 @click.option("--tool", metavar="NAME", help="Unpause a tool.")
+@click.option("--all", "everything", is_flag=True, help="Let all runs send again.")
 @by_option
-async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str) -> None:
-    """Continue a paused RUN or a paused tool."""
-    name = _one_of(run, tool)
+async def unpause(call: CommandCall, run: str | None, tool: str | None, *, everything: bool, by: str) -> None:
+    """Continue a paused RUN or a paused tool, or with --all everything that waits since pause --all."""
+    name = _one_of(run, tool, everything)
+    if everything:
+        await switch(call, "unpause", by=by)
+        return
     async with call.serving() as service:
         if tool is not None:
             await service.unpause_tool(tool, by=by)
@@ -213,6 +234,39 @@ async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str)
     _tell(call.screen, applied, note, next_step, tool=tool)
 
 
+class SwitchOutput(msgspec.Struct, frozen=True):
+    """The result of `pause --all --json` and `unpause --all --json`. `open` is empty where sending is not paused."""
+
+    paused: Restriction | None
+    changed: bool
+    open: list[OpenAttempt]
+    unreadable: list[str]
+    next_step: str
+
+
+async def switch(call: CommandCall, word: Literal["pause", "unpause"], *, by: str, why: str = "") -> None:
+    """Pause all sending, or let it go on; while it is paused, list the attempts that were begun before."""
+    screen = call.screen
+    async with call.serving() as service:
+        paused, changed = await switch_sending(service.engine, word, by=by, why=why)
+        next_step = "beforehand worker" if paused is None else unpausing(ALL)
+        if not screen.as_json:  # first: what follows takes a while where there are many runs
+            state = "sending is not paused" if paused is None else f"all sending is paused {dated(paused)}"
+            done = "All runs send again" if paused is None else "No process begins another attempt until unpause --all"
+            screen.line(safe(f"{done}." if changed else f"Nothing was changed: {state}."))
+        attempts, unreadable = ([], []) if paused is None else await open_attempts(service.reader)
+    if screen.wrote_json(SwitchOutput(paused, changed, attempts, unreadable, next_step)):
+        return
+    if paused is not None:
+        begun = f"{count(len(attempts), 'attempt')} begun before, whose effect may still happen:"
+        screen.line(begun if attempts else "No attempt is under way.")
+        now = wall_ms()
+        screen.columns([("open", one.operation, one.tool, f"begun {ago(one.since_ms, now)}") for one in attempts])
+        for run in unreadable:
+            screen.note((safe(f"Its attempts are not known, since it cannot be read: {run}"), "yellow"))
+    screen.next(next_step)
+
+
 async def _still_under_way(service: ControlService, run: str) -> RunRow:
     """Refuse a command to a run that is over: it must not be reported as effective, since it changes nothing."""
     row = await service.row(run)
@@ -221,9 +275,9 @@ async def _still_under_way(service: ControlService, run: str) -> RunRow:
     return row
 
 
-def _one_of(run: str | None, tool: str | None) -> str:
-    if (run is None) == (tool is None):
-        raise UsageError("name a run, or a tool with --tool", next_step="see the runs: beforehand ps")
+def _one_of(run: str | None, tool: str | None, everything: bool) -> str:
+    if (run is not None) + (tool is not None) + everything != 1:
+        raise UsageError("name a run, or a tool with --tool, or --all", next_step="see the runs: beforehand ps")
     return run or tool or ""
 
 

@@ -10,6 +10,7 @@ from beforehand.cli.common import CommandCall, command
 from beforehand.cli.exit_status import DIVERGED, DONE
 from beforehand.cli.screen import Screen, grid, phrase
 from beforehand.cli.undriven import UndrivenFinder, commands_for
+from beforehand.engine.breaker import ALL
 from beforehand.engine.environment import SystemClock, SystemRng
 from beforehand.errors import UsageError
 from beforehand.inspect.doctor import JournalFacts, Rebuilt, facts, rebuild, trust
@@ -144,7 +145,7 @@ def _show(screen: Screen, found: JournalFacts, undriven: list[str]) -> None:
         ("runs", runs),
         ("open", opened + (" ..." if len(found.open_operations) > 10 else "") or "no operation"),
         ("undriven", ", ".join(undriven) or "no run waits for a worker"),
-        ("paused", ", ".join(f"{tool} ({why})" for tool, why in found.paused_tools.items()) or "no tool"),
+        ("paused", _paused(found.paused_tools) or "no tool"),
         ("ledger", count(found.ledger_entries, "entry", "entries")),
         ("unreadable", "; ".join(found.unreadable) or "no run"),
         ("refused", "; ".join(found.refused_entries) or "no ledger entry"),
@@ -156,6 +157,10 @@ def _show(screen: Screen, found: JournalFacts, undriven: list[str]) -> None:
         screen.line(("Note: ", "dim"), notice)
     if found.trust == "distrustful":
         screen.line("Nothing is sent. Find out which file is the newest; then: beforehand doctor --trust NAME")
+
+
+def _paused(tools: dict[str, str]) -> str:
+    return ", ".join(why if tool == ALL else f"{tool} ({why})" for tool, why in tools.items())
 
 
 def _show_done(screen: Screen, done: dict[str, object]) -> None:

@@ -26,6 +26,7 @@ from beforehand.cli.apps import (
 from beforehand.cli.budget import budget_option
 from beforehand.cli.common import CommandCall, by_option, command, policy_option
 from beforehand.cli.config import project_targets
+from beforehand.cli.control import switch
 from beforehand.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, CommandProblem, problem_of, status_of
 from beforehand.cli.inputs import InputLine, lines_in, lines_of, one_input
 from beforehand.cli.screen import Screen, grid, phrase, prose
@@ -88,16 +89,22 @@ async def run(call: CommandCall, target: str, given: str | None, inputs: str | N
 
 
 @command("resume", examples=("beforehand resume ticket-17", "beforehand resume ticket-17 --agent desk.py:refund_desk"))
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--all", "everything", is_flag=True, help="End pause --all instead, as unpause --all does.")
 @click.option("--agent", "targets", multiple=True, metavar="TARGET", help="The location of its code, if it has moved.")
 @policy_option
 @by_option
-async def resume(call: CommandCall, run_id: str, targets: tuple[str, ...], by: str) -> int:
+async def resume(call: CommandCall, run_id: str | None, targets: tuple[str, ...], *, everything: bool, by: str) -> int:
     """Continue RUN from its record; reopen it if it stopped.
 
     Its code is the one named by --agent, or by [tool.beforehand] agents in
     pyproject.toml, or where it was when an app last opened the journal.
     """
+    if run_id is None or everything:
+        if run_id is not None or targets or not everything:
+            raise UsageError("name a run, or --all alone", next_step="see the runs: beforehand ps")
+        await switch(call, "unpause", by=by)
+        return DONE
     async with call.reader() as reader:
         agents = await agents_for(call, reader, run_id, targets)
     async with app_of(call, agents) as app:

@@ -20,6 +20,7 @@ from beforehand.cli.costs import prices_from
 from beforehand.cli.queues import ListedQueue, list_queues
 from beforehand.cli.top_frame import AgentRuns, Attention, DrivingProcess, RecentSpending, TopFrame, asked, draw
 from beforehand.cli.undriven import UndrivenFinder
+from beforehand.engine.breaker import ALL, unpausing
 from beforehand.engine.shared_budgets import waiting_by_budget
 from beforehand.inspect.reader import JournalReader, troubles_of
 from beforehand.inspect.spending import Spending
@@ -156,7 +157,7 @@ class Overview:
             remark = f"shared budget {budget} has no room: {count(number, 'run')} waiting for it"
             found.append(Attention(remark, "beforehand budget"))
         for tool, why in (await self._reader.pauses()).items():
-            found.append(Attention(f"tool {tool} is paused: {why}", to_type("unpause", "--tool", tool)))
+            found.append(Attention(f"{'' if tool == ALL else f'tool {tool} is '}paused: {why}", unpausing(tool)))
         return found
 
     async def _of_people(self, now_ms: int) -> list[Attention]:

@@ -10,16 +10,19 @@ and retries spend from a bucket that refills slowly, so that an outage is not an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from beforehand.errors import Unreadable
+from beforehand.journal.backend_rules import SENDING
 from beforehand.journal.cells import read_hint
 from beforehand.journal.entry_codec import read, set_aside, written
-from beforehand.journal.port import HintRequest, Journal, JournalReads, Post
+from beforehand.journal.port import HintRequest, Journal, JournalReads, LedgerEntry, Post
 from beforehand.model.shell import to_type
+from beforehand.queues.modes import Restriction
 
 if TYPE_CHECKING:
     from beforehand.engine.environment import Clock
@@ -169,10 +172,12 @@ def _state_in(note: bytes | None) -> BreakerState:
 
 
 PAUSES: Final = "pause/"
+ALL: Final = SENDING.removeprefix(PAUSES)
+"""In the place of a tool: all sending. The journal itself refuses attempts then (`Write.sends`); reads go on."""
 
 
 class ToolPause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One command about a tool: pause it, or let it go on."""
+    """One command about a tool, or about all sending: pause it, or let it go on."""
 
     word: Literal["pause", "unpause"]
     by: str
@@ -184,16 +189,47 @@ def pause_post(tool: str, command: ToolPause) -> Post:
     return Post(PAUSES + tool, "", written(command))
 
 
-async def paused_tools(journal: JournalReads) -> dict[str, str]:
-    """The paused tools, and why. A command that cannot be read pauses its tool, until a later one is given."""
+async def pauses_of(journal: JournalReads) -> dict[str, str]:
+    """Why each tool is paused, and `ALL`; empty where a pause is over. A command that cannot be read is a pause."""
     found: dict[str, str] = {}
     for entry in await journal.entries(PAUSES):
         tool = entry.stream.removeprefix(PAUSES)
         try:
-            command = read(entry, ToolPause)
+            pause = restriction_in(entry)
         except Unreadable as error:
             await set_aside(journal, entry, error)
-            found[tool] = f"the command in ledger entry {entry.id} cannot be read: {to_type('unpause', '--tool', tool)}"
+            found[tool] = f"the command in ledger entry {entry.id} cannot be read: {unpausing(tool)}"
         else:
-            found[tool] = (command.why or f"paused by {command.by}") if command.word == "pause" else ""
-    return {tool: why for tool, why in found.items() if why}
+            found[tool] = "" if pause is None else _why(tool, pause)
+    return found
+
+
+async def paused_tools(journal: JournalReads) -> dict[str, str]:
+    """The paused tools, and why; `ALL` where all sending is paused."""
+    return {tool: why for tool, why in (await pauses_of(journal)).items() if why}
+
+
+def restriction_in(entry: LedgerEntry) -> Restriction | None:
+    """Who has paused a tool or all sending with this command; None where it ends a pause. Raises `Unreadable`."""
+    command = read(entry, ToolPause)
+    return Restriction(command.by, entry.at_ms, command.why) if command.word == "pause" else None
+
+
+def _why(tool: str, pause: Restriction) -> str:
+    return f"all sending, {dated(pause)}" if tool == ALL else pause.why or f"paused {pause}"
+
+
+def dated(pause: Restriction) -> str:
+    """By whom something is paused, since when, and why."""
+    since = datetime.fromtimestamp(pause.at_ms / 1000, UTC)
+    return f"by {pause.by} since {since:%Y-%m-%d %H:%M} UTC" + (f": {pause.why}" if pause.why else "")
+
+
+def paused_with(pauses: Mapping[str, str], tool: str) -> str:
+    """The tool, or `ALL` where it is paused only with all sending."""
+    return ALL if not pauses.get(tool) and pauses.get(ALL) else tool
+
+
+def unpausing(tool: str) -> str:
+    """The command that ends the pause of a tool, or of all sending."""
+    return to_type("unpause", *(("--all",) if tool == ALL else ("--tool", tool)))

@@ -55,6 +55,7 @@ class Engine(Process):
         """Open the journal, take a lease for this process, number tasks of agent code, keep house."""
         self.active_runs = {}
         self.bring, self.isolation.end_lost_runs = self._bring, self._end_lost_runs
+        self.wake_drivers = self._wake_drivers
         self._silent: dict[str, tuple[int, int]] = {}  # runs out of step: their last record, and since when; -1: named
         self.identity = await self.journal.open()
         for notice in self.identity.notices:
@@ -62,7 +63,7 @@ class Engine(Process):
         await self.beat()
         await self.ledger.begin()  # first: what comes after it is found by a later look
         self._unread: set[str] = set()  # of `_NOTES`, those that have grown
-        await self._read_pauses()
+        await self.read_pauses()
         await self.pending_index.refresh(self.journal)
         await self.outbox.refresh()
         await self.queues.refresh(self.journal)
@@ -214,18 +215,17 @@ class Engine(Process):
                 case schedules.STREAM:
                     self.schedules_changed.set()  # they are read by the task that fires them
                 case breaker.PAUSES:
-                    await self._read_pauses()
+                    await self.read_pauses()
+                    await self.wake_unpaused()
                 case _:
                     await self.outbox.refresh()
         except BaseException:
             self._unread.add(prefix)
             raise
 
-    async def _read_pauses(self) -> None:
-        before, self.pauses = self.pauses, await breaker.paused_tools(self.journal)
-        if before != self.pauses:
-            for active in self.active_runs.values():
-                active.waiters.wake()
+    def _wake_drivers(self) -> None:
+        for active in self.active_runs.values():
+            active.waiters.wake()
 
     def _bring(self, runs: Iterable[str]) -> list[asyncio.Task[None]]:
         found: list[asyncio.Task[None]] = []

@@ -54,6 +54,7 @@ from beforehand.errors import (
     LedgerTaken,
     LimitsChanged,
     RecordRefused,
+    SendingPaused,
 )
 from beforehand.journal.port import Post
 from beforehand.model import records as r
@@ -305,7 +306,7 @@ async def _begin_in_turn(
 async def _begin(
     driver: OperationDriver, operation: OperationState, allowed: Post | None, charge: SharedCharge | None
 ) -> bool:
-    """Record the attempt, durably. False if the ledger or a shared budget refuses it: nothing was recorded."""
+    """Record the attempt, durably. False if the ledger, a shared budget or a pause refuses it: nothing was recorded."""
     started, known = driver.started, recorded(driver)
     assert started is not None, driver.step
     posts = taking_posts(driver) if operation.intent.can_conflict else ()
@@ -322,10 +323,13 @@ async def _begin(
         driver.started = None
         await note_refusal(driver, charge, refusal)
         return False
-    except RecordRefused:
+    except (RecordRefused, SendingPaused) as refused:
         driver.started = None
         driver.log.withdraw(driver.step, operation if known else None)
-        raise
+        if isinstance(refused, RecordRefused) or not driver.log.journal_log.usable:
+            raise
+        await driver.active.process.read_pauses()  # `decide` is asked again under the one that it did not know
+        return False
     return True
 
 

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from beforehand.engine.breaker import Breakers
+from beforehand.engine.breaker import Breakers, pauses_of
 from beforehand.engine.caches import InboxDepth, PendingIndex, RecentHistories
 from beforehand.engine.call_limits import CallLimits
 from beforehand.engine.calls import Calls
 from beforehand.engine.crash_isolation import IsolationGate
-from beforehand.engine.environment import Environment
+from beforehand.engine.environment import Environment, gather_bounded
 from beforehand.engine.housekeeping import Housekeeping
 from beforehand.engine.outbox import Outbox
 from beforehand.engine.settings import Settings
@@ -45,12 +45,15 @@ from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.model.secret import resolver_from
 from beforehand.model.usage import PriceSource
+from beforehand.model.waits import decode_waits
 from beforehand.policies import RunBudget
 from beforehand.queues.limits import BEGUN, STREAM, Declaration, DeclaredLimits
 from beforehand.queues.modes import QueueCommand, QueueMode, queue_of, with_command
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("beforehand")
+_PAUSED: Final = b'"paused"'
+_AT_ONCE: Final = 100  # runs that are made due in the same commits
 
 
 class Process:
@@ -82,6 +85,7 @@ class Process:
         self.policies_archived: Final[set[str]] = set()  # versions whose text is in the journal, as far as is known
         self.breakers: Final = Breakers(journal, environment.clock, tools)
         self.pauses: dict[str, str] = {}
+        self.wake_drivers: Callable[[], None] = lambda: None  # set by the engine
         self.leases: Final = Leases(self)
         self.ledger: Final = LedgerWatch(journal, self.leases.concern)
         self.isolation: Final = IsolationGate()
@@ -122,6 +126,23 @@ class Process:
     def lease_left_ms(self, up: int) -> int:
         """How much longer it may act on its lease, if it is not renewed."""
         return self.settings.lease_ms - self.settings.margin_ms - (up - self._beat_up)
+
+    # --- pauses ----------------------------------------------------------------------------------------------
+
+    async def read_pauses(self) -> None:
+        """Read which tools are paused, and let what waits here judge its situation again where that has changed."""
+        before, self.pauses = self.pauses, await pauses_of(self.journal)
+        if before != self.pauses:
+            self.wake_drivers()
+
+    async def wake_unpaused(self) -> None:
+        """Make the runs due that were suspended since a tool was paused, or all sending, and it no longer is."""
+        ended = {tool for tool, why in self.pauses.items() if not why}
+        lines = await self.journal.waiting("suspended") if ended else ()
+        waits = ((line.run, decode_waits(line.waits)) for line in lines if _PAUSED in line.waits)
+        runs = (run for run, some in waits if any(one.kind == "paused" and one.tool in ended for one in some))
+        async for _ in gather_bounded(map(self.leases.make_due, runs), _AT_ONCE):
+            pass
 
     # --- work that outlives its caller -----------------------------------------------------------------------
 
@@ -387,6 +408,22 @@ class Leases:
             raise
         finally:
             self.let_go(run)
+
+    async def make_due(self, run: str) -> None:
+        """Make a suspended run due: giving its lease back leaves it so, and a worker takes it up."""
+        process = self._process
+        if not isinstance(claimed := await self.claim(run), LeaseGranted):
+            return
+        try:
+            await process.journal.commit(self._giving_back(claimed.row))
+        except LeaseLost:
+            return  # this process stood still meanwhile, and another one has the run
+        except JournalError:
+            self.give_back(claimed.row)
+            raise
+        finally:
+            self.let_go(run)
+        process.came_due.set()
 
     def give_back(self, row: RunRow) -> None:
         """Give back the lease of a run as soon as possible, after the journal failed while we held it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from beforehand.engine.breaker import BreakerStates, paused_tools
+from beforehand.engine.breaker import ALL, BreakerStates, paused_tools
 from beforehand.engine.caches import PendingIndex
 from beforehand.engine.call_limits import limited_call
 from beforehand.engine.calls import fate_of
@@ -157,7 +157,7 @@ def recorded_inputs(shared: SharedState, history: RunHistory, operation: Operati
         permitted=False,
         policy="",
         asks="",
-        paused=shared.pauses.get(tool, ""),
+        paused=shared.pauses.get(tool) or shared.pauses.get(ALL, ""),
         breaker_ms=shared.breakers.wait_ms(tool, retry=bool(operation.attempts)) if shared.breakers.states else 0,
         limit=None if shared.limits is None else shared.limits.wait(limited_call(history, tool)),
         at_hand=False,

@@ -505,6 +505,9 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
     except (LedgerTaken, LimitsChanged):  # something came meanwhile: the next owner takes it into account at once
         due = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
         await active.log.append(record, change=due)
+    pauses = active.process.pauses
+    if any(wait.kind == "paused" and pauses.get(wait.tool) == "" for wait in ending.waits):
+        await active.process.leases.make_due(active.run)  # it ended before those who wake could see that this waits
     return Conclusion(active.run, "suspended", ending.reason, due=ending.due, waits=ending.waits)
 
 

@@ -21,13 +21,12 @@ from msgspec.structs import replace
 
 from beforehand.engine.active_run.log import SharedLimits
 from beforehand.engine.active_run.waiters import BUDGET
-from beforehand.engine.process import unchanged_listing
 from beforehand.engine.suspension import BudgetRefusal
 from beforehand.engine.tree_budgets import OwnedRun, read_limits, refresh_limits, tree_budgets_of
-from beforehand.errors import BudgetSpent, JournalError, LeaseLost, LimitsChanged
+from beforehand.errors import BudgetSpent, LimitsChanged
 from beforehand.journal.backend_rules import FOREVER_MS
 from beforehand.journal.cells import BudgetUse, budget_uses
-from beforehand.journal.port import JournalReads, LeaseGranted, Write
+from beforehand.journal.port import JournalReads
 from beforehand.model import records as r
 from beforehand.model.decision.situation import SpentBudget
 from beforehand.model.money import written_money
@@ -270,17 +269,8 @@ async def wake_waiting(process: Process) -> None:
         name for name, uses in (await uses_now(journal, limits, now)).items() if is_spent(limits.budgets[name], uses)
     }
     for run, waits in await waited_for(journal):
-        if not waits <= spent and isinstance(claimed := await process.leases.claim(run), LeaseGranted):
-            try:  # giving the lease back leaves a run that waits due, and a worker takes it up
-                await journal.commit(Write(claimed.lease, (), unchanged_listing(claimed.row, process.wall_ms())))
-            except LeaseLost:
-                continue  # this process stood still meanwhile, and another one has the run
-            except JournalError:
-                process.leases.give_back(claimed.row)
-                raise
-            finally:
-                process.leases.let_go(run)
-            process.came_due.set()
+        if not waits <= spent:
+            await process.leases.make_due(run)
 
 
 async def waiting_by_budget(journal: JournalReads) -> Counter[str]:

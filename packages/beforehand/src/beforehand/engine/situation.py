@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
+from beforehand.engine.breaker import ALL
 from beforehand.engine.call_limits import limited_call
 from beforehand.engine.operation_driver import Decided
 from beforehand.model.contract import Contract
@@ -132,7 +133,9 @@ def inputs_of(driver: OperationDriver, operation: OperationState) -> Inputs:
         found.permission is not None,  # permitted
         "" if process.policy is None else process.policy.version,  # policy
         driver.asks(operation),  # asks
-        process.pauses.get(intent.tool, ""),  # paused
+        process.pauses.get(intent.tool) or (process.pauses.get(ALL, "") if driver.journaled else "")
+        if process.pauses
+        else "",  # paused
         # A retry that is on record has taken its token: asked again right before its call, it needs no second one.
         breakers.wait_ms(intent.tool, retry=driver.started is None and bool(operation.attempts))
         if breakers.states

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from beforehand.engine.approvals import permission_use_post
+from beforehand.engine.breaker import paused_with
 from beforehand.engine.call_limits import limited_call
 from beforehand.engine.conflicts import CLAIM_OF, find_other_effect, sibling, taking_posts
 from beforehand.engine.deferred import what_is_awaited
@@ -66,6 +67,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
         pause = Pause(move.why, driver.step, due, what_is_awaited(driver), shown=driver.operation.deferral.key)
     else:
         tool = driver.operation.intent.tool if move.why == "paused" and not log.history.lifecycle.paused else ""
+        tool = tool and paused_with(log.process.pauses, tool)
         pause = Pause(
             move.why, driver.step, due, f"{driver.id}: {move.rule}", tool=tool, since=_held_since(driver, move)
         )

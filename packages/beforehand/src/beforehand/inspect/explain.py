@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from beforehand.engine.breaker import paused_with, unpausing
 from beforehand.engine.recorded_operation import RecordedOperation, SharedState, read_operation, with_asked
 from beforehand.engine.settings import Settings
 from beforehand.engine.situation import Inputs, judge
@@ -164,7 +166,7 @@ async def explain(reader: JournalReader, operation: str, now: Now) -> Explanatio
         unread=[] if state.final else await unread(shared, recorded, move),
         next_step=await _next_of_contradicted(reader, history, state)
         if state.links.contradicted
-        else _next(history, state, move, driven=bool(situation.live)),
+        else _next(history, state, move, shared.pauses, driven=bool(situation.live)),
         relied_on=None if state.observed == r.NOTHING else state.observed,
         expected=None if state.intent.expected == r.NOTHING else state.intent.expected,
         contradicted=state.links.contradicted,
@@ -363,7 +365,9 @@ def _retry_transaction(history: RunHistory, state: OperationState) -> list[str]:
     return [to_type("transaction", f"{history.run}/{gone.name}", "--retry", "--by", NAME)]
 
 
-def _next(history: RunHistory, state: OperationState, move: m.Move, *, driven: bool) -> list[str]:
+def _next(
+    history: RunHistory, state: OperationState, move: m.Move, pauses: Mapping[str, str], *, driven: bool
+) -> list[str]:
     """The commands that help now. `driven`: a process still makes a call of it, so no other one can take the run."""
     run = history.run
     if state.final or state.links.amended:
@@ -377,5 +381,5 @@ def _next(history: RunHistory, state: OperationState, move: m.Move, *, driven: b
     if isinstance(move, m.Wait) and move.why == "trust":
         return ["beforehand doctor"]
     if isinstance(move, m.Wait) and move.why == "paused":
-        return [to_type("unpause", "--tool", state.intent.tool)]
+        return [unpausing(paused_with(pauses, state.intent.tool))]
     return [to_type("show", run, "--follow") if driven else to_type("resume", run)]

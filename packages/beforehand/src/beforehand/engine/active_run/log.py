@@ -16,7 +16,7 @@ from beforehand.engine.environment import Stamp
 from beforehand.engine.masking import Masks
 from beforehand.engine.process import Process
 from beforehand.engine.tool_protocol import ToolCode
-from beforehand.errors import BudgetSpent, JournalError, JournalUnavailable, LeaseLost, LedgerTaken, LimitsChanged
+from beforehand.errors import JournalError, JournalUnavailable, LeaseLost, SendingPaused
 from beforehand.journal.port import Post, RunChange
 from beforehand.journal.record_codec import encode
 from beforehand.journal.run_log import RunLog
@@ -91,7 +91,9 @@ class RunRecorder:
         """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded.
 
         With `declared`, the entry of the limits of queues, `LimitsChanged` if others are in force; with `limits` these
-        are compared, and `BudgetSpent` is raised where one is reached.
+        are compared, and `BudgetSpent` is raised where one is reached. The record that begins an attempt comes last:
+        `SendingPaused` is raised while all sending is paused. What was chained on to it is refused with it, and the run
+        is claimed anew.
         """
         # A run that ends settles what it has reserved, and the first child charges it to the tree.
         settles = (change is not None and change.release) or (
@@ -114,10 +116,12 @@ class RunRecorder:
             else:
                 bodies, charges = tuple(map(encode, records)), self._charges(records)
                 self._add(records)
-                await self.journal_log.append(bodies, change, (), charges)
+                sends = bool(records) and type(records[-1]) is r.AttemptStarted
+                await self.journal_log.append(bodies, change, (), charges, None, sends)
             self.process.live_text.recorded(self.run)
-        except (LeaseLost, JournalUnavailable) as error:
-            self._on_failure(error)
+        except (LeaseLost, JournalUnavailable, SendingPaused) as error:
+            if type(error) is not SendingPaused or not self.journal_log.usable:
+                self._on_failure(error)
             raise
 
     def _buffer_plan(self, records: tuple[r.Record, ...]) -> tuple[r.Record, ...]:
@@ -146,8 +150,9 @@ class RunRecorder:
             bodies, charges = list(map(encode, records)), self._charges(records)
             if limits is not None:
                 charges, declared = limits.compared(self.history.charges(records)), limits.declared
-            await self.journal_log.append(bodies, change, posts, charges, declared)
-        except (LedgerTaken, LimitsChanged, BudgetSpent):
+            sends = bool(records) and type(records[-1]) is r.AttemptStarted
+            await self.journal_log.append(bodies, change, posts, charges, declared, sends)
+        except JournalError:
             self._stored_contracts &= self.history.contracts.keys()  # what came with them was not stored either
             raise
         self._add(records)
@@ -164,7 +169,7 @@ class RunRecorder:
         reserving.add_done_callback(self._checked)
         try:
             return await asyncio.shield(reserving)
-        except (LeaseLost, JournalUnavailable) as error:
+        except (LeaseLost, JournalUnavailable, SendingPaused) as error:
             self._on_failure(error)
             raise
         except asyncio.CancelledError:
