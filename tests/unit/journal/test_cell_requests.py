@@ -151,6 +151,9 @@ PERMITS = {
     "a rate that was declared otherwise": waits(
         PER_SECOND, 100, b'["b",700000000,0,1,2000000000]', b'["b",600000000,0,500000000,1000000000]'
     ),
+    "a rate that was declared otherwise, and is slowed down": waits(
+        PER_SECOND, 400, b'["b",700000000,900,1,2000000000]', b'["b",600000000,900,500000000,1000000000]'
+    ),
     "several limits": Case(
         ask(TWO, PER_SECOND), {}, PermitAnswer(True, (LimitState("tool", False, 0), LimitState("rate", False, 1_000))),
         {
@@ -196,9 +199,15 @@ RELEASES = {
     "with less after a pause": release(
         1, OWN, b'["b",4000000000,0,200000001,1000000000]', b'["b",4000000000,0,200000001,1000000000]'
     ),
+    "with less, by the call with which the busy time began": release(
+        1, OWN, b'["b",4000000000,0,200000000,1000000000]', b'["b",2000000000,0,200000000,1000000000]'
+    ),
     "with less after another boot": release(1, OWN, b'["a",9,0,1,1000000000]', b'["a",9,0,1,1000000000]'),
     "twice": release(1, {}, BUSY, None),
     "never held": Case(ReleaseRequest(MINE, {"tool": 1, "rate": None}), {rate("rate"): BUSY}, None, {}),
+    "under two, the first of which it never held": Case(
+        ReleaseRequest(MINE, {"tool": 1, "rate": None}), {**OWN, rate("rate"): BUSY}, None, {slot("w", 5, "rate"): None}
+    ),
     "under no limit": Case(ReleaseRequest(MINE, {}), OWN, None, {}),
     "beside those of others": Case(
         ReleaseRequest(MINE, {"tool": None, "rate": None}),
