@@ -194,6 +194,23 @@ def test_names_of_any_kind_arrive(path: Path, name: str) -> None:
     on(sqlite(path.parent), read)
 
 
+def test_each_row_becomes_a_cell_of_its_own_though_it_holds_nothing(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "insert into budget_use values ('a', 'tree', 'tokens', 0, 7), ('a', 'tree', 'effects', 0, 0)"
+        )
+        connection.execute("insert into pace values ('a', '', 0, 0, 0, 0), ('a b', '', 0, 0, 9, 0)")
+        connection.execute("insert into permit values ('a', 'w', 0, '', 0, 0), ('a', 'w 0', 0, '', 0, 0)")
+        connection.execute("insert into firing values ('a', 0, ''), ('a', 1, '')")
+        connection.execute("insert into hint values ('a', ''), ('a b', '0')")
+    before = sorted(rows(path, f"select count(*) from {table}")[0][0] for table in OLD_TABLES)
+    upgraded(path.parent)
+    assert sorted(number for (number,) in rows(path, "select count(*) from cell group by kind")) == before
+    assert on(sqlite(path.parent), lambda journal: budget_uses(journal, {"a": "tree"})) == [
+        BudgetUse("a", "tree", "effects"), BudgetUse("a", "tree", "tokens", 0, 7)
+    ]  # fmt: skip
+
+
 # --- what it becomes --------------------------------------------------------------------------------------------------
 
 
