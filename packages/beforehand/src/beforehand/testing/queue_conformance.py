@@ -131,18 +131,18 @@ class QueueConformance:
 
     @requirement
     async def test_a_run_that_leaves_its_queue_is_due_without_a_slot(self, journal: Journal) -> None:
-        limits = DeclaredLimits({"mail": QueueLimits(concurrency=1)})
+        change = RunChange("suspended", due_ms=1, release=True, leaves_queue=True)
         for run in ("first", "second", "urgent"):
-            await submit(journal, run, QueuePlace("mail"))
-        assert await names(journal, "bob", 9, limits) == ["first"]
+            await submit(journal, run, QueuePlace("mail", key="order-1"))
+        assert await names(journal, "bob", 9) == ["first"]
         claimed = await journal.commit(ClaimRequest("urgent", "alice"))
         assert isinstance(claimed, LeaseGranted)
-        change = RunChange("suspended", due_ms=1, release=True, leaves_queue=True)
         await journal.commit(Write(claimed.lease, (), change))
         assert [(line.run, line.queue) for line in await journal.due(AGENTS, 9)] == [("urgent", "")]
         assert [(one.waiting, one.running) for one in await journal.queues()] == [(1, 1)]
-        await end(journal, "first")
-        assert await names(journal, "bob", 9, limits) == ["second"]
+        assert await names(journal, "bob", 9) == []
+        await end(journal, "first", change)  # its key goes to the next
+        assert await names(journal, "bob", 9) == ["second"]
 
     @requirement
     async def test_priority_and_age_decide_in_a_queue(self, journal: Journal) -> None:

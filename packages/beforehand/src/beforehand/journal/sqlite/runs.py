@@ -154,16 +154,13 @@ class RunTables:
 
         wants = wants_look if query.status == "stopped" else wants_worker
 
-        def wanted(line: RunRow) -> bool:
-            return wants(line, wall, gone)
-
         # SQL does not know which workers are gone, so it gets a limit only where that does not matter.
         limit = -1 if query.wakeable else query.limit
         where, values = query.where(wall)
         order = "id desc" if query.newest else "name"
         found = database.rows(f"{_RUN} where {where} order by {order} limit ?", (*values, limit))
         lines = map(_run_row, found)
-        return page(lines, query.limit, wanted) if query.wakeable else list(lines)
+        return page(lines, query.limit, lambda line: wants(line, wall, gone)) if query.wakeable else list(lines)
 
     def look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:
         """A worker, and the state of its process."""
@@ -227,13 +224,14 @@ def insert(database: Database, row: RunRow, place: QueuePlace) -> int:
 
 def update(database: Database, row: RunRow, *, leaves: bool) -> None:
     """Change a line of the listing."""
+    if leaves:  # as if it ended there: it is counted out of its queue, and gives its key to the first run behind it
+        database.change("update run set status = 'stopped' where id = ?", (row.row,))
+        database.change("update run set queue = '' where id = ?", (row.row,))
     database.change(
         "update run set status = ?, reason = ?, due_ms = ?, waits = cast(? as text), updated_ms = ?, owner = ?,"
         " token = ? where id = ?",
         (row.status, row.reason, row.due_ms, row.waits, row.updated_ms, row.owner, row.token, row.row),
     )
-    if leaves:  # after the change of the status, which counts it out of its former queue
-        database.change("update run set queue = '' where id = ?", (row.row,))
 
 
 def counts(database: Database) -> dict[tuple[str, RunStatus], int]:
