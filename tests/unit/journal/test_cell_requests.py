@@ -208,6 +208,9 @@ RELEASES = {
     "under two, the first of which it never held": Case(
         ReleaseRequest(MINE, {"tool": 1, "rate": None}), {**OWN, rate("rate"): BUSY}, None, {slot("w", 5, "rate"): None}
     ),
+    "held under the last limit alone": Case(
+        ReleaseRequest(MINE, {"tool": None, "rate": None}), OWN, None, {slot("w", 5, "rate"): None}
+    ),
     "under no limit": Case(ReleaseRequest(MINE, {}), OWN, None, {}),
     "beside those of others": Case(
         ReleaseRequest(MINE, {"tool": None, "rate": None}),

@@ -126,6 +126,9 @@ WRITES = {
         ),
     ),
     "under the limits in force": Case(Write(LEASE, declared=8), a_run(LINE, LIMITS), None, Changes(lease=LEASE)),
+    "under the limits in force, and with entries of other streams": Case(
+        Write(LEASE, declared=8), a_run(LINE, LIMITS, replace(LIMITS, id=9, stream="queues/mail")), None, Changes(lease=LEASE)
+    ),
     "before any were declared": Case(Write(LEASE, declared=0), a_run(), None, Changes(lease=LEASE)),
     "a first charge": counted(charge(5, 2, 10), after=b"[5,2]"),
     "one below the limit may exceed it": counted(charge(5, 0, 10), after=b"[14,0]", tokens=b"[9,0]"),
@@ -356,6 +359,7 @@ CLAIMS = {
     "before its moment": Case(fires(1_001), calendar(), None, Changes()),
     "fired already": Case(fires(), calendar(900), None, Changes()),
     "fired already, later": Case(fires(), calendar(901), None, Changes()),
+    "fired already, at its moment": Case(fires(), calendar(900, runs=DictFacts(900)), None, Changes()),
     "fired already, with a run that exists": Case(fires(), calendar(900, runs=a_run()), None, Changes()),
     "declared anew": Case(fires(), calendar(later=10), None, Changes()),
     "declared for the first time": Case(fires(entry=0), calendar(), None, Changes()),

@@ -10,11 +10,23 @@ from pathlib import Path
 import pytest
 
 from beforehand.errors import JournalUnavailable, LeaseLost, RecordRefused
-from beforehand.journal.port import Lease, Post, Row, RunChange, Write
-from beforehand.journal.run_log import RunLog
+from beforehand.journal.port import (
+    ClaimRequest,
+    Lease,
+    NewRun,
+    Post,
+    QueuePlace,
+    Row,
+    RunChange,
+    TakeRequest,
+    Worker,
+    Write,
+)  # fmt: skip
+from beforehand.journal.run_log import RunLog, genesis, verify_chain
 from beforehand.journal.sqlite import group_commit
 from beforehand.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
 from beforehand.journal.sqlite.opening import Parts
+from beforehand.queues.limits import Declaration
 from tests.unit.journal.journal_helpers import Plan, always, body, error_of, once, sqlite, start_log, stored
 
 WAYS = pytest.mark.parametrize("parts", [Parts(commits="loop"), Parts(commits="thread")], ids=["loop", "thread"])
@@ -314,6 +326,27 @@ def test_a_run_that_went_to_another_process_and_came_back_goes_on_there(tmp_path
             log = await start_log(journal, "r", worker)
             await log.append([body(number)])
             await log.append([body(number)], RunChange("suspended", release=True))
+        assert len(await stored(one)) == 8
+        await two.close()
+        await one.close()
+
+    asyncio.run(main())
+
+
+def test_a_run_of_a_queue_that_another_process_took_and_lost_goes_on_where_that_one_wrote(tmp_path: Path) -> None:
+    async def main() -> None:
+        one, two = sqlite(tmp_path), sqlite(tmp_path)
+        await one.open()
+        await two.open()
+        new = NewRun("desk", change=RunChange("queued", due_ms=1, release=True), place=QueuePlace("mail"))
+        await one.commit(ClaimRequest("r", "w1", new))
+        for number, (journal, worker) in enumerate([(one, "w1"), (two, "w2"), (one, "w1"), (two, "w2")], 1):
+            (granted,) = await journal.commit(TakeRequest(worker, (("desk", ""),), 1, Declaration()))
+            log = RunLog(journal, granted.lease, granted.last, genesis("n", "r"))
+            await log.append([body(number)], RunChange("running"))
+            await log.append([body(number)])
+            await journal.beat(Worker(worker), -1_000)  # its lease is over, and it has released nothing
+        assert verify_chain(await one.read("r"), genesis("n", "r")) is None
         assert len(await stored(one)) == 8
         await two.close()
         await one.close()
