@@ -177,7 +177,7 @@ class Player:
             line = before[name]
             assert (line.agent, line.program) in request.agents
             assert line.owner != request.worker, "it drives this run already"
-            assert line.due_ms is None or line.status != "queued" or line.due_ms <= self.journal.now().ms
+            assert line.due_ms is None or line.status != "queued" or line.due_ms <= self.journal.clock().earliest_ms
             self.begun[name] += line.status == "queued"
         return granted
 

@@ -28,7 +28,6 @@ from beforehand.model import records as r
 from beforehand.model.run_history import RunHistory
 from beforehand.model.shared_use import Charge
 from beforehand.testing.clock import (
-    EPOCH_MS,
     HeldThreads,
     SeededRng,
     VirtualClock,
@@ -67,7 +66,7 @@ class Process:
     def __getattr__(self, name: str) -> Any:
         if name not in _ASYNC:
             method = getattr(self.journal, name)
-            return method if not self.dead or name == "now" else lambda *_: None
+            return method if not self.dead or name == "clock" else lambda *_: None
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             if self.dead:
@@ -106,7 +105,7 @@ class Lab:
         self.loop = virtual_loop()
         self.loop.set_exception_handler(_told)
         self.clock = VirtualClock(self.loop)
-        self.journal = MemoryJournal(lambda: ticks_ms(self.loop), lambda: EPOCH_MS + ticks_ms(self.loop))
+        self.journal = MemoryJournal(lambda: ticks_ms(self.loop), self.clock.wall_ms)
         self.sent: list[str] = []
         self.processes: list[Process] = []
         self.lag_s = 0.0

@@ -176,7 +176,7 @@ async def test_a_house_keeping_task_that_is_cancelled_begins_again(lab: Lab, cap
             assert len(found) == TASKS
             await lab.pass_time(minutes=6)
             assert await troubles_of(lab.journal, owner.engine.worker.id) == []
-            assert owner.engine.lease_is_fresh(owner.engine.journal.now().ms), "the lease is renewed"
+            assert owner.engine.lease_is_fresh(owner.engine.journal.clock().latest_ms), "the lease is renewed"
             assert lab.of("due", r.RunCompleted), "runs that are due are found"
             await other.service.pause_tool("pay", by="ann")
             await lab.pass_time(seconds=9)

@@ -118,7 +118,7 @@ async def test_a_reader_waits_where_the_journal_would_refuse_and_for_as_long(
     given = sum([(await lab.journal.commit(request(number))).granted for number in range(under_way)])
     if asked_s:
         await lab.journal.commit(SlowRequest(("tool mail",), asked_s * 1000))
-    uses, now = await limit_uses(lab.journal), lab.journal.now()
+    uses, now = await limit_uses(lab.journal), lab.journal.clock()
     wait = RecordedLimits(limits, uses, now, poll_ms=250).wait(LimitedCall("mail"))
     answer = await lab.journal.commit(request(99))
     assert answer.granted == (wait is None), f"{given} of {under_way} under way"

@@ -7,8 +7,8 @@ from typing import Any
 
 from beforehand.journal.port import (
     CellKind,
+    ClockReading,
     CommitRequest,
-    Instant,
     Lease,
     LedgerEntry,
     Row,
@@ -18,7 +18,7 @@ from beforehand.journal.port import (
 )
 from beforehand.journal.requests import CellAddress, Changes, decide, numbered
 
-NOW = Instant("b", 500)
+NOW = ClockReading("b", 500, 500, 0)
 UNKNOWN = WorkerState("unknown", 2**53 - 1)
 
 
@@ -27,7 +27,7 @@ class DictFacts:
     """What a store knows. It raises `KeyError` for what no request may ask."""
 
     wall_ms: int = 1_000
-    now: Instant = NOW
+    now: ClockReading = NOW
     lines: dict[str, RunRow] = field(default_factory=dict[str, RunRow])
     records: dict[int, list[Row]] = field(default_factory=dict[int, list[Row]])
     workers: dict[str, WorkerState] = field(default_factory=dict[str, WorkerState])

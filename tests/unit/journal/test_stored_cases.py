@@ -72,7 +72,7 @@ def in_dictionaries(facts: DictFacts) -> Stored:
 
 
 def in_memory(facts: DictFacts) -> Stored:
-    journal = MemoryJournal(lambda: facts.now.ms, lambda: facts.wall_ms)
+    journal = MemoryJournal(lambda: facts.now.earliest_ms, lambda: facts.wall_ms)
     vars(journal)["now"] = lambda: facts.now
     for line in facts.lines.values():
         journal._runs[line.run] = _Run(line, facts.records.get(line.row, []), QueuePlace(line.queue, line.tenant))
@@ -87,7 +87,7 @@ def in_memory(facts: DictFacts) -> Stored:
         journal._cells[kind][name][key] = body
     for name, state in facts.workers.items():
         seen = process(name, state, machine="m" if state.fate == "alive" else "")
-        journal._workers[name] = seen, facts.now.ms - state.silent_ms
+        journal._workers[name] = seen, facts.now.earliest_ms - state.silent_ms
         if state.fate == "dead":
             journal.kill(name)
 
@@ -127,7 +127,7 @@ class OnLibrary:
 def in_sqlite(facts: DictFacts) -> Stored:
     database = OnLibrary()
     here = HostFacts(
-        "m", "b", lambda: facts.now.ms, lambda: facts.wall_ms, lambda worker: facts.workers[worker.id].fate
+        "m", "b", lambda: facts.now.earliest_ms, lambda: facts.wall_ms, lambda worker: facts.workers[worker.id].fate
     )
     roll = RunTables(here, lambda: "1")
     tables = Tables(roll, QueueTables(roll))
@@ -143,7 +143,7 @@ def in_sqlite(facts: DictFacts) -> Stored:
         database.change("insert into cell (kind, name, key, body) values (?, ?, ?, cast(? as text))", values)
     for name, state in facts.workers.items():
         seen = astuple(process(name, state))
-        values = (*seen, "b", facts.now.ms - state.silent_ms, "1")
+        values = (*seen, "b", facts.now.earliest_ms - state.silent_ms, "1")
         database.change(f"insert into worker values ({','.join('?' * len(values))})", values)
 
     def state() -> State:

@@ -12,9 +12,9 @@ from beforehand.journal.memory import MemoryJournal
 from beforehand.journal.port import (
     Cell,
     ClaimRequest,
+    ClockReading,
     Firing,
     HintRequest,
-    Instant,
     Journal,
     Lease,
     NewRun,
@@ -165,7 +165,7 @@ def test_both_stores_know_what_the_rules_have_decided(tmp_path: Path) -> None:
     here = HostFacts("m", "memory1", lambda: MOMENT, lambda: MOMENT, lambda _: "unknown")
     path = tmp_path / "journal.db"
     memory, sqlite = MemoryJournal(lambda: MOMENT), SqliteJournal(path, parts=Parts(here=here, commits="loop"))
-    plain = DictFacts(MOMENT, Instant("memory1", MOMENT))
+    plain = DictFacts(MOMENT, ClockReading("memory1", MOMENT, MOMENT, MOMENT))
     worker = plain.worker
     plain.worker = lambda name: (type(worker(name)[0])(name), worker(name)[1])  # type: ignore[method-assign]  # without its process
 

@@ -329,7 +329,7 @@ async def test_a_drive_that_found_no_room_is_forgotten_at_its_end(lab: Lab, monk
     kept = Kept()
     journal, _, lease = await following(lab, kept)
     new = beginning(
-        lab.journal.now().boot, "other", "desk", [encode(r.RunStarted(agent="a", input=r.NOTHING, digest=""))]
+        lab.journal.clock().epoch, "other", "desk", [encode(r.RunStarted(agent="a", input=r.NOTHING, digest=""))]
     )
     other = await journal.commit(ClaimRequest("other", lease.worker, new))
     assert isinstance(other, LeaseGranted)
@@ -377,7 +377,7 @@ async def test_a_claim_that_is_refused_is_forgotten_but_for_what_is_driven_here(
     journal, log, lease = await following(lab, mine)
     lab.make()
     other = FollowedJournal(lab.processes[-1], journal._environment, theirs)
-    new = beginning(lab.journal.now().boot, "run", "desk", [])
+    new = beginning(lab.journal.clock().epoch, "run", "desk", [])
     assert isinstance(await journal.commit(ClaimRequest("run", lease.worker, new)), Busy)
     assert isinstance(await other.commit(ClaimRequest("run", "w2", new)), Busy)
     await log.append([started("s#1"), ended("s#1")])

@@ -59,7 +59,7 @@ class Authenticator:
     @property
     def now_ms(self) -> int:
         """The wall clock."""
-        return self._engine.environment.clock.wall_ms()
+        return self._engine.wall_ms()
 
     # --- coming in -------------------------------------------------------------------------------------------
 

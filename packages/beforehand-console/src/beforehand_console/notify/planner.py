@@ -52,7 +52,7 @@ class NoticePlanner:
 
     async def run(self) -> None:
         """Plan what is due now, and begin the runs that send it. Raises `JournalUnavailable`."""
-        now = self._service.engine.journal.now().ms
+        now = self._service.engine.journal.clock().earliest_ms
         if now >= self._next_ms:
             self._next_ms = now + milliseconds(self._reach.every)
             waiting = await self.waiting()
@@ -63,13 +63,13 @@ class NoticePlanner:
     async def waiting(self) -> list[NotifiableItem]:
         """The open items, with the tool if a channel filters by it, and the findings of the monitors."""
         by_tool = any(channel.only.tools for channel in self._reach.channels)
-        now_ms = self._service.engine.environment.clock.wall_ms()
+        now_ms = self._service.engine.wall_ms()
         found = await placed(self._service.reader, now_ms=now_ms)
         asked = [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
         return [*asked, *await waiting_findings(self._service.reader)]
 
     async def _plan(self, channel: Channel, waiting: list[NotifiableItem]) -> None:
-        now_ms = self._service.engine.environment.clock.wall_ms()
+        now_ms = self._service.engine.wall_ms()
         history = await self._refresh(channel.name)
         for sent in planned(channel.only, channel.pace, history, waiting, now_ms):
             if not await self.post(channel.name, sent):

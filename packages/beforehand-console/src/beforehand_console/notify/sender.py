@@ -81,7 +81,7 @@ class NoticeSender:
             raise NotSent(f"the channel {name} is not known here", retry_after=3600)
         if not current.observed:
             raise Rejected("answered before it could be sent", code=ANSWERED)
-        now_ms, notice = engine.environment.clock.wall_ms(), run_of(name, number)
+        now_ms, notice = engine.wall_ms(), run_of(name, number)
 
         def link(line: LetterLine) -> str:
             if not self._base_url:
@@ -101,7 +101,7 @@ class NoticeSender:
 
         async def fresh() -> str:
             sent = await self._sent(message.channel, message.number)
-            letter = await compose(self._reader(), sent, engine.environment.clock.wall_ms())
+            letter = await compose(self._reader(), sent, engine.wall_ms())
             return "" if letter is None else msgspec.json.encode(letter).decode()
 
         letter = await steps.value(scope, "letter", fresh)
@@ -122,7 +122,7 @@ class NoticeSender:
         """Record an unknown delivery: what is still asked is sent once more later, with a remark."""
         engine = self._open_engine()
         sent = await self._sent(message.channel, message.number)
-        missed = Missed(engine.environment.clock.wall_ms(), tuple(about.identity for about in sent.abouts))
+        missed = Missed(engine.wall_ms(), tuple(about.identity for about in sent.abouts))
         await engine.journal.commit(Post(missed_stream(message.channel), str(message.number), written(missed)))
         return why
 

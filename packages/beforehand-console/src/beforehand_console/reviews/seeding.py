@@ -63,7 +63,7 @@ async def seed_cases(
     """
     if not cases:
         raise UsageError("the file has no cases to plant", next_step="write at least one known-bad case")
-    reader, now_ms = JournalReader(engine.journal, engine.identity), engine.environment.clock.wall_ms()
+    reader, now_ms = JournalReader(engine.journal, engine.identity), engine.wall_ms()
     asked, planted, old, models = 0, 0, list[RunRow](), dict[str, CaseTemplate]()
     async for row in reader.every_run():
         recent = row.created_ms >= now_ms - 7 * _DAY_MS
@@ -133,7 +133,7 @@ async def seed_case(engine: Engine, case: SeededCase, model: CaseTemplate) -> st
     """Plant one case like `model`; its item. Raises `UsageError` where its run exists already."""
     run = case.run or await _free_name(engine, model.run)
     step = model.parked.step
-    stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
+    stamp = Stamp(at=engine.wall_ms(), up=engine.journal.clock().earliest_ms)
     until = stamp["at"] + model.parked.until - model.parked.at if model.parked.until else 0
     records = _records(engine, case, model, (run, until), stamp)
     if model.intent.title and not _title(engine, case, model):
@@ -226,7 +226,7 @@ async def _end(engine: Engine, run: str, *, withdraws: bool = False) -> SeededCa
         return Applied(run, at_once=False, elsewhere=True, owner=None if claimed is None else claimed.owner)
     with engine.leases.idle(claimed) as log:
         history = await load(engine, run)
-        stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
+        stamp = Stamp(at=engine.wall_ms(), up=engine.journal.clock().earliest_ms)
         await log.append(*await _ending(engine, claimed.row, history, stamp, withdraws=withdraws))
     completed = history.lifecycle.completed
     return None if completed is None else msgspec.json.decode(completed.result, type=SeededCaseEnd)

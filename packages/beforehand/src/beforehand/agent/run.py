@@ -388,7 +388,7 @@ class Run:
     async def now(self) -> datetime:
         """The current time in UTC; on replay the recorded time."""
         scope = self.scope()
-        ms: int = await steps.value(scope, "now", scope.active.process.environment.clock.wall_ms)
+        ms: int = await steps.value(scope, "now", scope.active.process.wall_ms)
         return datetime.fromtimestamp(ms / 1000, UTC)
 
     async def random(self) -> float:

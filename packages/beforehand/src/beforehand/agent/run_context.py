@@ -82,7 +82,7 @@ class RunContext:
 
     def now_ms(self) -> int:
         """The wall clock, which is not journaled."""
-        return self._scope.active.process.environment.clock.wall_ms()
+        return self._scope.active.process.wall_ms()
 
     # --- steps -----------------------------------------------------------------------------------------------------
 

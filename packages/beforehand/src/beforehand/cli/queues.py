@@ -240,14 +240,14 @@ async def _found(
 
 async def list_calls(journal: JournalReads, limits: DeclaredLimits) -> list[ListedLimit]:
     """The limits of calls, by name, with what is in use."""
-    now, found = journal.now(), list[ListedLimit]()
+    now, found = journal.clock(), list[ListedLimit]()
     uses = {use.name: use for use in await limit_uses(journal)}
     for name in sorted({*uses, *limits.names_of_calls()}):
         if (limit := limits.named(name)) is None:
             continue
         use = uses.get(name, LimitUse(name, (), CallPace()))
         full = limit.at_once is not None and len(use.permits) >= limit.at_once
-        opens = None if full else opens_in_ms(limit.cell(), use.pace, now.boot, now.ms)
+        opens = None if full else opens_in_ms(limit.cell(), use.pace, now.epoch, now.earliest_ms)
         found.append(ListedLimit(name, limit, len(use.permits), opens, [one.operation for one in use.permits]))
     return found
 

@@ -117,8 +117,8 @@ async def _explained(reader: JournalReader, operation: str) -> Explanation:
     from beforehand.inspect.explain import explain  # noqa: PLC0415 - `show` explains nothing, and starts without it
     from beforehand.model.decision.situation import Now  # noqa: PLC0415 - as above
 
-    instant = reader.journal.now()
-    return await explain(reader, operation, Now(instant.boot, instant.ms, wall_ms()))
+    now = reader.journal.clock()
+    return await explain(reader, operation, Now(now.epoch, now.earliest_ms, now.wall_ms))
 
 
 def _show_explanation(screen: Screen, found: Explanation) -> None:

@@ -54,13 +54,13 @@ class WorkerLoop:
         self._not_before: dict[str, int] = {}
         self._looked_up: int | None = None
         self._errands_done: int | None = None
-        self._watch_at = app.engine.journal.now().ms + _WATCH_EVERY_MS
+        self._watch_at = app.engine.journal.clock().earliest_ms + _WATCH_EVERY_MS
         self._monitors = declared_settings()
         self._tallies = RecordTallies()
 
     async def look(self) -> None:
         """Start what is due, as far as there is room; now and then also looks at stopped runs."""
-        now = self._app.engine.journal.now().ms
+        now = self._app.engine.journal.clock().earliest_ms
         if self._errands_done is None or now - self._errands_done >= self._app.engine.settings.poll_ms:
             self._errands_done = now  # also if places become free more often
             await self._app.run_housekeeping()
@@ -85,7 +85,7 @@ class WorkerLoop:
         if not await watch(
             self._app.service.reader, engine.journal, engine.outbox, now_ms, self._monitors, self._tallies
         ):
-            self._watch_at = engine.journal.now().ms + _BEHIND_MS
+            self._watch_at = engine.journal.clock().earliest_ms + _BEHIND_MS
 
     async def _begin_due(self) -> None:
         """Start what is due, the one due first first. Notices take a quarter of the room at most."""
@@ -107,7 +107,7 @@ class WorkerLoop:
         queued = {key for queue in await self._app.engine.journal.queues() for key in queue.agents}
         reader = self._app.service.reader
         found = queued | {(row.agent, row.program) async for row in reader.every_run(wakeable=True)}
-        finder = UndrivenFinder(reader, self._app.engine.journal.now().ms)
+        finder = UndrivenFinder(reader, self._app.engine.journal.clock().earliest_ms)
         for agent, program in sorted(found - self.foreign):
             if self._knows(agent, program):
                 continue
@@ -160,7 +160,7 @@ class WorkerLoop:
         if error is not None:
             text = error.message if isinstance(error, BeforehandError) else f"{type(error).__name__}: {error}"
             self._tell(Driven(run, "refused", text))
-            self._not_before[run] = self._app.engine.journal.now().ms + _AGAIN_MS
+            self._not_before[run] = self._app.engine.journal.clock().earliest_ms + _AGAIN_MS
             return
         end = task.result()
         if isinstance(end, StoppedRunVerified):

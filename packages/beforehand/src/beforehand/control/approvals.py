@@ -119,7 +119,7 @@ def held_until(engine: Engine, lasts: timedelta) -> int:
             known=f"clocks may differ by {clock_error_ms / 1000:g} s, and it ends that much earlier",
             next_step="give it some time, such as an hour",
         )
-    return engine.environment.clock.wall_ms() + ms
+    return engine.wall_ms() + ms
 
 
 def checked_verdict(operation: OperationState, command: Command, codes: AnswerContext) -> None:

@@ -73,7 +73,7 @@ class HousekeepingTasks:
         A run that is driven takes it by itself, unless it ends first: so it is looked at again.
         """
         engine = self._service.engine
-        over = engine.environment.clock.wall_ms() - entry.at_ms > PATIENCE_MS
+        over = engine.wall_ms() - entry.at_ms > PATIENCE_MS
         try:
             announced = read(entry, AnswerNotice)
         except Unreadable as error:

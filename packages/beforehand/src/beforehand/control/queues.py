@@ -100,7 +100,7 @@ async def submit(
     stored = replace(stored, by=by, budget=how.budget or stored.budget)
 
     newest = engine.queues.newest or await engine.queues.begin(engine.journal)
-    now = engine.environment.clock.wall_ms()
+    now = engine.wall_ms()
     due = now if how.at is None else max(now, int(how.at.timestamp() * 1000))
     while True:
         try:

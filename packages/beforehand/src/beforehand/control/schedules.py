@@ -131,7 +131,7 @@ class Scheduler:
                 if self._to_start and self._book.schedules:
                     self._to_start = False
                     engine.housekeeping.keep("the task that fires schedules", self.keep_firing)
-            before, self._wall_ms = self._wall_ms, engine.environment.clock.wall_ms()
+            before, self._wall_ms = self._wall_ms, engine.wall_ms()
             if (now := self._wall_ms) < before:  # it was set back: a moment may be due before the noted ones
                 self._looks.clear()
             for name, one in self._mine().items():
@@ -159,13 +159,13 @@ class Scheduler:
         looks = [at for name in self._mine() if (at := self._looks.get(name, 0)) < FOREVER_MS]
         if not looks:
             return None
-        return min(max((min(looks) - self._engine.environment.clock.wall_ms()) / 1000, 0.0), _LONGEST_SLEEP_S)
+        return min(max((min(looks) - self._engine.wall_ms()) / 1000, 0.0), _LONGEST_SLEEP_S)
 
     async def _fire_due(self, name: str, known: KnownSchedule) -> None:
         newest = self._engine.queues.newest
         if newest is not None and newest.mode(known.schedule.queue).draining is not None:
             return  # it fires when the queue is resumed: what was missed by then follows its declaration
-        now = self._engine.environment.clock.wall_ms()  # other schedules and a slow disk came before this one
+        now = self._engine.wall_ms()  # other schedules and a slow disk came before this one
         last = await last_firing(
             self._engine.journal, name, now
         )  # what a wrong clock fired ahead of now delays nothing
@@ -186,7 +186,7 @@ class Scheduler:
         place = place_in(newest, agent, given, _submission(schedule))
         started, _ = first_records(engine, agent, agent.stored_input(given, engine.identity.secret))
         started = replace(started, queue=schedule.queue, tenant=schedule.tenant, schedule=name, moment=moment)
-        change = RunChange("queued", f"in the queue {schedule.queue}", engine.environment.clock.wall_ms(), release=True)
+        change = RunChange("queued", f"in the queue {schedule.queue}", engine.wall_ms(), release=True)
         new = beginning(engine.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
         new = replace(new, place=place, firing=Firing(name, moment, self._book.entry))
         try:

@@ -100,7 +100,7 @@ class ControlService:
     @property
     def proof(self) -> tuple[str, int, int]:
         """How the person's name is known, when a password was given, and the wall clock."""
-        return self.via, self.proven_ms, self.engine.environment.clock.wall_ms()
+        return self.via, self.proven_ms, self.engine.wall_ms()
 
     def stamped(self, given: G) -> G:
         """Add to an answer how its author's name is known."""
@@ -211,7 +211,7 @@ class ControlService:
         if isinstance(given, a.Approve | a.StandIn):
             checked_other(history, asked, by)
         if isinstance(given, a.Approve | a.StandIn | a.Edit):
-            checked_in_time(history, asked, self.engine.environment.clock.wall_ms())
+            checked_in_time(history, asked, self.engine.wall_ms())
         if isinstance(given, a.Approve | a.StandIn):
             checked_proof(operation, asked, *self.proof)
         if isinstance(given, a.Approve):
@@ -417,7 +417,7 @@ class ControlService:
         row, journal = await self.row(run), self.engine.journal
         if not await journal.entries(command_stream(run), await self._last_applied(run)):
             return True
-        due = row.due_ms is not None and row.due_ms <= self.engine.environment.clock.wall_ms()
+        due = row.due_ms is not None and row.due_ms <= self.engine.wall_ms()
         if row.status == "running" or (row.status == "suspended" and due):
             return False
         await self.sink.apply(run, "")

@@ -149,7 +149,7 @@ async def permission_use_post(driver: OperationDriver, covering: CoveringPermiss
     """The ledger entry that uses the permission now; None if it no longer covers this."""
     engine = driver.log.process
     spent = await permission_usage(engine.journal, covering.permission.id)
-    now_ms = engine.environment.clock.wall_ms() + engine.settings.clock_error_ms
+    now_ms = engine.wall_ms() + engine.settings.clock_error_ms
     if covering.arguments != driver.operation.intent.arguments or why_not(
         covering.permission, spent, covering.cost, now_ms
     ):

@@ -10,9 +10,9 @@ and retries spend from a bucket that refills slowly, so that an outage is not an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -23,10 +23,6 @@ from beforehand.journal.entry_codec import read, set_aside, written
 from beforehand.journal.port import HintRequest, Journal, JournalReads, LedgerEntry, Post
 from beforehand.model.shell import to_type
 from beforehand.queues.modes import Restriction
-
-if TYPE_CHECKING:
-    from beforehand.engine.environment import Clock
-
 
 FAILURES_TO_OPEN: Final = 5
 FORGET_MS: Final = 30_000
@@ -94,9 +90,9 @@ def wait_ms(state: BreakerState, now_ms: int, *, retry: bool) -> int:
 class BreakerStates:
     """The states of breakers as this process knows them."""
 
-    def __init__(self, journal: JournalReads, clock: Clock, tools: Iterable[str]) -> None:
+    def __init__(self, journal: JournalReads, wall_ms: Callable[[], int], tools: Iterable[str]) -> None:
         self._journal = journal
-        self._clock = clock
+        self._wall_ms = wall_ms
         self._tools = tools
         self.states: Final[dict[str, tuple[BreakerState, bytes | None]]] = {}
         self.troubled = False
@@ -106,7 +102,7 @@ class BreakerStates:
         """How long an attempt of this tool has to wait now."""
         if tool not in self.states:
             return 0
-        return wait_ms(self.states[tool][0], self._clock.wall_ms(), retry=retry)
+        return wait_ms(self.states[tool][0], self._wall_ms(), retry=retry)
 
     async def refresh(self) -> None:
         """Read the hints of all tools of this app."""
@@ -128,8 +124,8 @@ class BreakerStates:
 class Breakers(BreakerStates):
     """The breakers of a process that sends: refreshed while anything fails, and changed by its calls."""
 
-    def __init__(self, journal: Journal, clock: Clock, tools: Iterable[str]) -> None:
-        super().__init__(journal, clock, tools)
+    def __init__(self, journal: Journal, wall_ms: Callable[[], int], tools: Iterable[str]) -> None:
+        super().__init__(journal, wall_ms, tools)
         self._shared = journal
 
     async def failed(self, tool: str) -> None:
@@ -150,7 +146,7 @@ class Breakers(BreakerStates):
     async def _change(self, tool: str, *, failure: bool) -> None:
         for _ in range(3):
             state, stored = await self._read(tool)
-            before = credible(state, now := self._clock.wall_ms())
+            before = credible(state, now := self._wall_ms())
             after = after_failure(before, now) if failure else after_retry(before, now)
             if await self._write(tool, after, stored):
                 return

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from beforehand.engine.process import Queues
     from beforehand.engine.settings import Settings
     from beforehand.journal.cells import LimitUse
-    from beforehand.journal.port import Instant, Journal, LimitState
+    from beforehand.journal.port import ClockReading, Journal, LimitState
     from beforehand.model.run_history import RunHistory
     from beforehand.model.usage import Usage
     from beforehand.queues.call_limits import AppliedLimit
@@ -115,7 +115,7 @@ class CallLimits:
 
     def wait(self, call: LimitedCall, operation: str) -> LimitWait | None:
         """The limit for which this operation waits longest before it asks for a permit; None: it may ask now."""
-        now = self._journal.now().ms
+        now = self._journal.clock().earliest_ms
         return _longest(self._wait(one, operation, now) for one in self.of(call))
 
     def _wait(self, one: AppliedLimit, operation: str, now: int) -> LimitWait:
@@ -148,7 +148,7 @@ class CallLimits:
             self._leave_place(operation)
         self._ranks.setdefault(operation, next(self._arrivals))
         self._places[operation] = name
-        queue.waiting[operation] = _Waiter(wake, self._journal.now().ms + ms)
+        queue.waiting[operation] = _Waiter(wake, self._journal.clock().earliest_ms + ms)
 
     def look_again(self) -> None:
         """Let all that wait compute their turn anew: other limits were declared."""
@@ -206,7 +206,7 @@ class CallLimits:
 
     def _note(self, one: LimitState) -> None:
         """Note when the next call under a limit may begin. Slots of other processes are looked for at each poll."""
-        queue, now = self.known.setdefault(one.name, _Queue()), self._journal.now().ms
+        queue, now = self.known.setdefault(one.name, _Queue()), self._journal.clock().earliest_ms
         queue.opens_ms = now + one.wait_ms
         queue.full_ms = now + self._settings.poll_ms if one.full else 0
         queue.hung, queue.silent_ms = (one.hung, one.silent_ms) if one.full else (0, 0)
@@ -214,7 +214,7 @@ class CallLimits:
     def _wake_next(self, name: str) -> None:
         """Let the first waiter ask, if a call may begin now."""
         queue = self.known.get(name)
-        if queue is None or max(queue.opens_ms, queue.full_ms) > self._journal.now().ms:
+        if queue is None or max(queue.opens_ms, queue.full_ms) > self._journal.clock().earliest_ms:
             return
         if not queue.waiting:
             del self.known[name]
@@ -292,7 +292,7 @@ class CallLimits:
         if not names:
             return
         await self._journal.commit(SlowRequest(tuple(names), wait_ms))
-        until = self._journal.now().ms + wait_ms
+        until = self._journal.clock().earliest_ms + wait_ms
         for name in names:
             queue = self.known.setdefault(name, _Queue())
             queue.opens_ms = max(queue.opens_ms, until)
@@ -301,7 +301,7 @@ class CallLimits:
 class RecordedLimits:
     """The limits of calls as a journal has them at one moment, for a reader that asks for no permit."""
 
-    def __init__(self, declared: DeclaredLimits, uses: Iterable[LimitUse], now: Instant, poll_ms: int) -> None:
+    def __init__(self, declared: DeclaredLimits, uses: Iterable[LimitUse], now: ClockReading, poll_ms: int) -> None:
         self.known: Final = {use.name: use for use in uses}
         self._declared = declared
         self._now = now
@@ -315,7 +315,7 @@ class RecordedLimits:
         if (use := self.known.get(one.name)) is None:
             return LimitWait(one.name, 0)
         full = one.limit.at_once is not None and len(use.permits) >= one.limit.at_once
-        ms = max(opens_in_ms(one.cell, use.pace, self._now.boot, self._now.ms), self._poll_ms if full else 0)
+        ms = max(opens_in_ms(one.cell, use.pace, self._now.epoch, self._now.earliest_ms), self._poll_ms if full else 0)
         return LimitWait(one.name, ms, use.hung if full else 0)
 
 

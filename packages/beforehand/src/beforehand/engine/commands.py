@@ -411,7 +411,7 @@ async def _take(active: ActiveRun, entry: LedgerEntry, added: Added | None) -> N
         elif isinstance(record, r.BudgetRaised):
             active.waiters.budget_changed()
         elif isinstance(record, r.TransactionAborting):
-            now = process.environment.clock.wall_ms()
+            now = process.wall_ms()
             active.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
 
 

@@ -74,7 +74,7 @@ async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None, wa
                 await active.log.append(replace(received, step=name, entry=entry.id, **active.log.stamp()))
                 return True
     until = active.history.steps.timers[name].until
-    if until and active.process.environment.clock.wall_ms() >= until:
+    if until and active.process.wall_ms() >= until:
         await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
         return True
     return False
@@ -226,7 +226,7 @@ class TimeLimit:
     def _seconds(self) -> float:
         """Seconds left."""
         active = self._scope.active
-        left = active.history.steps.timers[self.name].until - active.process.environment.clock.wall_ms()
+        left = active.history.steps.timers[self.name].until - active.process.wall_ms()
         return max(left, 0) / 1000
 
 
@@ -291,7 +291,7 @@ async def _answered(active: ActiveRun, name: str, watch: StreamWatch) -> bool:
     journal, asked, first = active.process.journal, active.history.steps.questions[name], None
     if watch.begin_read():
         first = next(iter(await journal.entries(question_stream(active.run, name))), None)
-    if first is None and asked.until and active.process.environment.clock.wall_ms() >= asked.until:
+    if first is None and asked.until and active.process.wall_ms() >= asked.until:
         # The question is on record first: a process that was paused would end the question of the next owner otherwise.
         await active.log.flush()
         first = await journal.commit(answer_post(active.run, name, _late(asked)))

@@ -116,7 +116,7 @@ class Engine(Process):
 
         Nothing else would notice: such a run neither waits for the runtime nor fails, and holds its lease.
         """
-        now, before, self._silent = self.journal.now().ms, self._silent, {}
+        now, before, self._silent = self.journal.clock().earliest_ms, self._silent, {}
         for run, active in self.active_runs.items():
             if active.root.in_step() or active.drivers.tasks or not (tasks := active.root.tasks()):
                 continue
@@ -143,11 +143,11 @@ class Engine(Process):
 
     async def _keep_house(self) -> None:
         """Check for input from outside: commands for our runs, pauses, breakers."""
-        poll, looked, whole, stale, marked = self.settings.poll_ms, 0, self.journal.now().ms, True, False
+        poll, looked, whole, stale, marked = self.settings.poll_ms, 0, self.journal.clock().earliest_ms, True, False
         while True:
             # Told before the journal is read: what is committed meanwhile is told next time.
-            told, now = await self.journal.changed(self.environment.clock.sleep(poll / 1000)), self.journal.now().ms
-            changed = told is not False or self._has_work_left()
+            told = await self.journal.changed(self.environment.clock.sleep(poll / 1000))
+            changed, now = told is not False or self._has_work_left(), self.journal.clock().earliest_ms
             stale, marked = stale or changed, marked or told is not None
             if not changed and now - looked < _LOOK_ANYWAY_MS:
                 continue

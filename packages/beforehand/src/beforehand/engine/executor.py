@@ -256,7 +256,7 @@ async def _attempt_now(driver: OperationDriver, operation: OperationState, now: 
     if operation.attempts:
         await engine.breakers.retried(operation.intent.tool)
         now = driver.active.log.now()
-    if driver.journaled and not engine.lease_is_fresh(now.up):
+    if driver.journaled and not engine.lease_is_fresh(now.latest):
         await engine.beat()
         if driver.active.sealed is not None:  # taken over meanwhile; an evicted run still finishes what it has begun
             raise driver.active.sealed
@@ -362,7 +362,7 @@ def held_back(driver: OperationDriver) -> str:
     if active.draining or active.sealed is not None:
         return "the run is being released"
     now = active.log.now()
-    if not active.process.lease_is_fresh(now.up):
+    if not active.process.lease_is_fresh(now.latest):
         return "the lease ran out meanwhile"
     assert before is not None, driver.step
     if before.attempts and driver.operation.attempts[: len(before.attempts)] != before.attempts:
@@ -559,7 +559,7 @@ async def _reuse(driver: OperationDriver, move: m.Reuse) -> None:
         why=move.rule,
         result=holder.note.result,
         intent=None if recorded(driver) else driver.operation.intent,
-        age_ms=max(0, driver.active.process.environment.clock.wall_ms() - holder.since_ms),
+        age_ms=max(0, driver.active.process.wall_ms() - holder.since_ms),
         by=holder.note.by,
         **driver.active.log.stamp(),
     )

@@ -38,7 +38,7 @@ async def invoke(driver: OperationDriver, started: r.AttemptStarted) -> CallResu
         driver.calls[number] = call = start_call(driver, started, timeout_ms, over)
     else:
         call.add_done_callback(lambda _: wake(over))
-        left_ms = max(0, timeout_ms - (process.journal.now().ms - started.up))
+        left_ms = max(0, timeout_ms - (process.journal.clock().earliest_ms - started.up))
     await process.calls.timeouts.wait(over, left_ms / 1000)
     process.environment.crash.reached("after_send")
     return take_answer(driver, number, call) if call.done() else await give_up(driver, started, call)
@@ -93,7 +93,7 @@ def start_call(
 
 
 def _left_ms(journal: Journal, until: int) -> int:
-    return until - journal.now().ms
+    return until - journal.clock().earliest_ms
 
 
 def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None, revealed: Callable[[str], None]) -> None:

@@ -119,7 +119,7 @@ async def _file_ends(active: ActiveRun) -> None:
             missing = known.end is None or known.end.kind == "lost"
             if not missing or ours.token != active.lease.token or known.token != ours.token:
                 continue
-            at = active.process.environment.clock.wall_ms()
+            at = active.process.wall_ms()
             if (step, ours.number) in active.log.never_sent:
                 end, up = r.End("not_sent", "its process lost the run before the call"), active.log.now().up
             elif ours.end is not None and ours.over_up is not None:

@@ -34,7 +34,6 @@ from beforehand.model.webhooks import (
 )
 
 if TYPE_CHECKING:
-    from beforehand.engine.environment import Clock
     from beforehand.engine.process import Process
     from beforehand.engine.suspension import Pause
     from beforehand.engine.tool_protocol import Input
@@ -47,9 +46,9 @@ MINUTE_MS: Final = 60_000
 class Outbox:
     """The endpoints known to this process, and the way of notices into the ledger and out of it."""
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
+    def __init__(self, journal: Journal, wall_ms: Callable[[], int]) -> None:
         self._journal = journal
-        self._clock = clock
+        self._wall_ms = wall_ms
         self._cursor = Cursor(journal, OUTBOX)
         self.endpoints: dict[str, Endpoint] = {}
 
@@ -73,7 +72,7 @@ class Outbox:
         asked = tuple(_waiting(history, pause) for pause in waits if pause.kind in PEOPLE)
         if kind == "run.waits_for_person" and not asked:
             return ()
-        now = self._clock.wall_ms()
+        now = self._wall_ms()
         turn = 0 if kind == "run.completed" else history.records
         notice = Notice(kind, history.run, started.agent, now, reason[:500], asked, turn)
         return (Post(OUTBOX, "", written(notice)),)
@@ -93,7 +92,7 @@ class Outbox:
 
     async def taken(self, name: str) -> None:
         """Remember that this endpoint accepted a notice; a losable note, written once a minute at most."""
-        now = self._clock.wall_ms()
+        now = self._wall_ms()
         before = await read_hint(self._journal, _TAKEN + name)
         if before is None or now - int(before) > MINUTE_MS:
             await self._journal.commit(HintRequest(_TAKEN + name, str(now).encode(), before))
@@ -113,11 +112,12 @@ def _waiting(history: RunHistory, pause: Pause) -> Waiting:
 
 async def begin_asleep(process: Process, run: str, given: Input, agent: str = AGENT) -> bool:
     """Begin a run of an agent of the system without driving it: it is due at once. False: it was begun before."""
-    now, wall = process.journal.now(), process.environment.clock.wall_ms()
+    now = process.journal.clock()
+    wall, up = now.wall_ms, now.latest_ms
     records: tuple[r.Record, ...] = (
-        r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
-        process.claim(now, wall),
-        r.RunSuspendedRecord(reason="to be sent", at=wall, up=now.ms),
+        r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=up),
+        process.claim(now),
+        r.RunSuspendedRecord(reason="to be sent", at=wall, up=up),
     )
     change = RunChange("suspended", "to be sent", wall, release=True)
     new = beginning(process.identity.namespace, run, agent, map(encode, records), change)

@@ -26,8 +26,8 @@ from beforehand.journal.entry_codec import read, readable, set_aside, written
 from beforehand.journal.port import (
     Busy,
     ClaimRequest,
+    ClockReading,
     Identity,
-    Instant,
     Journal,
     JournalReads,
     Lease,
@@ -83,7 +83,7 @@ class Process:
         self.tracing: Tracing | None = None
         self.prices: Callable[[], PriceSource | None] = lambda: None  # asked only under a budget in a currency
         self.policies_archived: Final[set[str]] = set()  # versions whose text is in the journal, as far as is known
-        self.breakers: Final = Breakers(journal, environment.clock, tools)
+        self.breakers: Final = Breakers(journal, self.wall_ms, tools)
         self.pauses: dict[str, str] = {}
         self.wake_drivers: Callable[[], None] = lambda: None  # set by the engine
         self.leases: Final = Leases(self)
@@ -91,7 +91,7 @@ class Process:
         self.isolation: Final = IsolationGate()
         self.calls: Final = Calls()
         self.housekeeping: Final = Housekeeping(journal, environment.clock, self.worker.id)
-        self.outbox: Final = Outbox(journal, environment.clock)
+        self.outbox: Final = Outbox(journal, self.wall_ms)
         self.pending_index: Final = PendingIndex()
         self.inbox_depth: Final = InboxDepth(journal)
         self.recent_histories: Final = RecentHistories(journal)
@@ -115,17 +115,17 @@ class Process:
 
     async def beat(self) -> None:
         """Renew the lease."""
-        asked = self.journal.now().ms
+        asked = self.journal.clock().earliest_ms
         await self.journal.beat(self.worker, self.settings.lease_ms)
         self._beat_up = asked  # counted from before the request was sent, so that we never trust it for too long
 
-    def lease_is_fresh(self, up: int) -> bool:
-        """True if this process may act on its lease at the moment `up`: it lasts for longer than the margin."""
-        return self.lease_left_ms(up) > 0
+    def lease_is_fresh(self, latest_ms: int) -> bool:
+        """True if this process may act on its lease at that moment: it lasts for longer than the margin."""
+        return self.lease_left_ms(latest_ms) > 0
 
-    def lease_left_ms(self, up: int) -> int:
+    def lease_left_ms(self, latest_ms: int) -> int:
         """How much longer it may act on its lease, if it is not renewed."""
-        return self.settings.lease_ms - self.settings.margin_ms - (up - self._beat_up)
+        return self.settings.lease_ms - self.settings.margin_ms - (latest_ms - self._beat_up)
 
     # --- pauses ----------------------------------------------------------------------------------------------
 
@@ -178,16 +178,16 @@ class Process:
     # --- services for runs -----------------------------------------------------------------------------------
 
     def wall_ms(self) -> int:
-        """The wall clock."""
-        return self.environment.clock.wall_ms()
+        """The journal's calendar, by which all that is stored is dated."""
+        return self.journal.clock().wall_ms
 
-    def claim(self, now: Instant, wall_ms: int, token: int = 1, number: int = 1) -> r.Claimed:
+    def claim(self, now: ClockReading, token: int = 1, number: int = 1) -> r.Claimed:
         """The record with which this process takes a run."""
-        worker, identity = self.worker.id, self.identity
-        restored = "" if identity.trust == "trusted" else identity.incarnation
+        restored = "" if self.identity.trust == "trusted" else self.identity.incarnation
         return r.Claimed(
-            worker=worker, token=token, boot=now.boot, number=number, restored=restored, at=wall_ms, up=now.ms
-        )
+            worker=self.worker.id, token=token, boot=now.epoch, number=number, restored=restored,
+            at=now.wall_ms, up=now.latest_ms,
+        )  # fmt: skip
 
     def deadline_of(self, history: RunHistory) -> int | None:
         """The wall clock at which the run's time is over: its own, or that of the run that started it."""
@@ -444,7 +444,7 @@ class Leases:
 
     def _giving_back(self, row: RunRow) -> Write:
         """The write that frees the lease and keeps the listing as it was."""
-        change = unchanged_listing(row, self._process.environment.clock.wall_ms())
+        change = unchanged_listing(row, self._process.wall_ms())
         return Write(Lease(row.run, row.row, row.token, self._process.worker.id), (), change)
 
 

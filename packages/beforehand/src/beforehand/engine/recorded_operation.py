@@ -49,7 +49,7 @@ class SharedState:
         self.identity: Final = identity
         self.now: Final = now
         self.settings: Final = settings
-        self.breakers: Final = BreakerStates(self.journal, _StoppedClock(now.wall), (tool,))
+        self.breakers: Final = BreakerStates(self.journal, lambda: now.wall, (tool,))
         self.pending_index: Final = PendingIndex()
         self.limits: RecordedLimits | None = None
         self.pauses: dict[str, str] = {}
@@ -68,20 +68,7 @@ class SharedState:
         from beforehand.engine.process import newest_limits  # noqa: PLC0415 - as above
 
         if (newest := await newest_limits(self.journal)) is not None:
-            self.limits = RecordedLimits(newest.limits, uses, self.journal.now(), self.settings.poll_ms)
-
-
-class _StoppedClock:
-    """The wall clock at the moment for which an operation is judged."""
-
-    def __init__(self, wall_ms: int) -> None:
-        self._wall_ms = wall_ms
-
-    def wall_ms(self) -> int:
-        return self._wall_ms
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError(f"a reader does not wait for {seconds} s")
+            self.limits = RecordedLimits(newest.limits, uses, self.journal.clock(), self.settings.poll_ms)
 
 
 async def read_operation(shared: SharedState, history: RunHistory, operation: OperationState) -> RecordedOperation:

@@ -74,9 +74,9 @@ class Recovery:
         """Look for runs repeatedly, until cancelled."""
         pause = self._engine.settings.recover_every_ms
         while True:
-            begun = self._engine.journal.now().ms
+            begun = self._engine.journal.clock().earliest_ms
             await self._engine.housekeeping.round(_TASK, self.look)
-            while (left := pause - (self._engine.journal.now().ms - begun)) > 0:
+            while (left := pause - (self._engine.journal.clock().earliest_ms - begun)) > 0:
                 event, seconds = (self._freed, _LOOK_AGAIN_S) if self._more else (self._engine.came_due, left / 1000)
                 await self._until(event, seconds)
                 if self._more or self._engine.came_due.is_set():
@@ -89,7 +89,7 @@ class Recovery:
         return await self._fill()
 
     async def _fill(self) -> list[asyncio.Task[None]]:
-        engine, now = self._engine, self._engine.journal.now().ms
+        engine, now = self._engine, self._engine.journal.clock().earliest_ms
         self._not_before = {run: until for run, until in self._not_before.items() if until > now}
         started: list[asyncio.Task[None]] = []
         self._freed.clear()
@@ -152,7 +152,7 @@ class Recovery:
         try:
             conclusion = await self._drive_taken(run)
             LOG.info("run %s was recovered: %s %s", run, conclusion.status, conclusion.reason)
-            again = conclusion.due is not None and conclusion.due <= engine.environment.clock.wall_ms()
+            again = conclusion.due is not None and conclusion.due <= engine.wall_ms()
         except BeforehandError as error:
             again = True
             LOG.warning("run %s could not be recovered: %s", run, error)
@@ -165,7 +165,7 @@ class Recovery:
             if engine.queues.limits is not None:
                 engine.came_due.set()  # a slot became free, whether or not all places were taken
             if again:  # not in a tight loop
-                self._not_before[run] = engine.journal.now().ms + engine.settings.recover_every_ms
+                self._not_before[run] = engine.journal.clock().earliest_ms + engine.settings.recover_every_ms
 
     async def _drive_taken(self, run: str) -> Conclusion:
         """Drive the run. A drive that had begun before the run got its slot is joined, and leaves that slot unused."""
@@ -226,7 +226,7 @@ async def verify_stopped_run(engine: Engine, run: str) -> StoppedRunVerified:
 
 def first_reading_due(active: ActiveRun) -> int | None:
     """When a run that stops now is first read back; None if reading back can settle nothing."""
-    now = active.process.environment.clock.wall_ms()
+    now = active.process.wall_ms()
     return min((_next_reading(one, now) for one in _readable(active)), default=None)
 
 
@@ -234,11 +234,11 @@ async def _verify_once(engine: Engine, row: RunRow, log: RunLog) -> StoppedRunVe
     run, history = row.run, await load(engine, row.run)
     active = ActiveRun(engine, history, log)
     if history.lifecycle.status != "stopped":
-        await log.append((), unchanged_listing(row, engine.environment.clock.wall_ms()))
+        await log.append((), unchanged_listing(row, engine.wall_ms()))
         return StoppedRunVerified(run)
     active.evict("it has stopped")
     number = history.ownership.number_of_claim + 1
-    active.log.buffer(engine.claim(engine.journal.now(), engine.wall_ms(), log.lease.token, number))
+    active.log.buffer(engine.claim(engine.journal.clock(), log.lease.token, number))
     await take_commands(active)
     before = {operation.step for operation in history.open_operations()}
     if history.lifecycle.status == "stopped":

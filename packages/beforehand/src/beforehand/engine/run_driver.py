@@ -168,7 +168,7 @@ def _give_back_after(engine: Engine, claimed: LeaseGranted, error: Exception) ->
 
 async def _stop_unreadable(process: Process, claimed: LeaseGranted, error: JournalError) -> None:
     """List the run as stopped: a person is asked, and recovery does not take it again and again."""
-    change = unreadable_change(error, process.environment.clock.wall_ms())
+    change = unreadable_change(error, process.wall_ms())
     try:
         await process.journal.commit(Write(claimed.lease, (), change))
     except JournalError:
@@ -415,7 +415,7 @@ async def _release_stopped(
         await active.log.append(*records, change=change, posts=(release_post(active.run, active.lease.token), *posts))
     except LedgerTaken:  # a command came in this drive, and its sender relies on this process
         if pending := bool(await pending_commands(active)):  # if the process dies now, a worker finds the run due
-            change = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
+            change = msgspec.structs.replace(change, due_ms=active.process.wall_ms())
         await active.log.append(*records, change=change, posts=posts)
         return pending or bool(await pending_commands(active))  # later senders find the run released
     return False
@@ -503,7 +503,7 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
     try:
         await active.log.append(record, change=change, posts=posts, declared=declared)
     except (LedgerTaken, LimitsChanged):  # something came meanwhile: the next owner takes it into account at once
-        due = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
+        due = msgspec.structs.replace(change, due_ms=active.process.wall_ms())
         await active.log.append(record, change=due)
     pauses = active.process.pauses
     if any(wait.kind == "paused" and pauses.get(wait.tool) == "" for wait in ending.waits):
@@ -563,7 +563,7 @@ def _unless_undone(active: ActiveRun, change: RunChange) -> RunChange:
     """The listing of a run that ends now: one that is to be undone is due at once."""
     if active.history.undo_state != "ordered":
         return change
-    now = active.process.environment.clock.wall_ms()
+    now = active.process.wall_ms()
     return RunChange("suspended", "it has ended, and is to be undone", now, release=True, leaves_queue=True)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.RunStarted, r.Claimed]:
     """The records of a new run: its start, and that this process claims it."""
-    now, wall = engine.journal.now(), engine.environment.clock.wall_ms()
+    now = engine.journal.clock()
     started = r.RunStarted(
         agent=agent.name,
         input=r.Raw(given.stored),
@@ -40,10 +40,10 @@ def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.Ru
         tenant=given.tenant,
         budget=given.budget,
         parent=given.parent,
-        at=wall,
-        up=now.ms,
+        at=now.wall_ms,
+        up=now.latest_ms,
     )
-    return started, engine.claim(now, wall)
+    return started, engine.claim(now)
 
 
 def traced(engine: Process, run: str, started: r.RunStarted | None, claim: r.Claimed, before: str = "") -> r.Claimed:
@@ -118,7 +118,7 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by:
             f"run {history.run} is no longer driven by this process: {stopped.error}",
             next_step=to_type("show", history.run),
         )
-    stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
+    stamp = Stamp(at=engine.wall_ms(), up=engine.journal.clock().earliest_ms)
     reopened = r.RunReopened(by=by, **stamp)
     await log.append([encode(reopened)], RunChange("running"))
     history.add(reopened)
@@ -126,7 +126,7 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by:
 
 async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: LeaseGranted) -> None:
     """Give back the lease of a run that was not driven; the listing stays as it was, or as a reopening has made it."""
-    change = unchanged_listing(claimed.row, engine.environment.clock.wall_ms())
+    change = unchanged_listing(claimed.row, engine.wall_ms())
     if claimed.row.status == "stopped" and history.lifecycle.status == "running":
         change = RunChange("running", release=True)
     try:
@@ -166,9 +166,9 @@ async def _may_have_died_of_it(engine: Process, ownership: Ownership, claim: r.C
     state = await engine.journal.fate(claim.worker)
     if state.seen_to_live:
         return False
-    now = engine.journal.now()
-    later = (owner.up for token, owner in ownership.owners.items() if token > claim.token and owner.boot == now.boot)
-    if (lost := next(later, None)) is not None and now.ms - state.silent_ms > lost + engine.settings.lease_ms:
+    now = engine.journal.clock()
+    later = (owner.up for token, owner in ownership.owners.items() if token > claim.token and owner.boot == now.epoch)
+    if (lost := next(later, None)) is not None and now.earliest_ms - state.silent_ms > lost + engine.settings.lease_ms:
         return False
     return not await engine.journal.entries(told_to_end(claim.worker).stream)
 
@@ -194,7 +194,7 @@ async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) ->
     engine, history = active.process, active.history
     assert claimed.last is not None, "a run is stored together with its first records"
     before = next(reversed(history.ownership.owners.values())).trace if history.ownership.owners else ""
-    claim = engine.claim(engine.journal.now(), engine.wall_ms(), active.lease.token, number)
+    claim = engine.claim(engine.journal.clock(), active.lease.token, number)
     claim = traced(engine, history.run, history.lifecycle.started, claim, before)
     suspicious = bool(history.ownership.unended) or claimed.lease.token > claimed.last.token + 1
     active.log.buffer(claim)

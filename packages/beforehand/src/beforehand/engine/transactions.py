@@ -517,5 +517,5 @@ def _lapsed(active: ActiveRun, operation: OperationState, lapses_ms: int | None)
     if lapses_ms is None:
         return False
     settings = active.process.settings
-    age = active.process.environment.clock.wall_ms() - operation.settlement.at
+    age = active.process.wall_ms() - operation.settlement.at
     return age < -settings.clock_error_ms or age >= lapses_ms - min(settings.clock_error_ms, lapses_ms // 10)

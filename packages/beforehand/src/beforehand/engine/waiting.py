@@ -48,7 +48,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
         await await_room(driver, driver.found.refusal)
         return
     ms = None if move.until_woken else move.high_ms
-    due = None if ms is None else log.process.environment.clock.wall_ms() + ms
+    due = None if ms is None else log.process.wall_ms() + ms
     if (move.why == "verify" and driver.operation.phase == "unknown") or move.why == "person":
         operation, approval = driver.operation, driver.operation.approval
         kind = "approval" if operation.wants_approval else "person"

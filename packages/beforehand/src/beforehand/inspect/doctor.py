@@ -117,7 +117,7 @@ async def rebuild(engine: Engine) -> Rebuilt:
             busy.append(run)
             continue
         with engine.leases.idle(claimed) as log:
-            wall_ms = engine.environment.clock.wall_ms()
+            wall_ms = engine.wall_ms()
             try:
                 wanted = _listing(await reader.history(run), claimed.row, wall_ms)
             except (ChainBroken, Unreadable) as error:  # it is listed as such, and the others are rebuilt

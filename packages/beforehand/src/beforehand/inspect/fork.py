@@ -60,8 +60,8 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
         run=parent,
         note=f"of {parent} before {step}: its first {len(prefix)} records, up to {prefix[-1][0].hash.hex()[:16]}",
         voices=history.lifecycle.told,
-        at=engine.environment.clock.wall_ms(),
-        up=engine.journal.now().ms,
+        at=engine.wall_ms(),
+        up=engine.journal.clock().earliest_ms,
     )
     reason = f"forked from {parent} before {step}: {to_type('resume', new)}"
     rests = r.RunSuspendedRecord(reason=reason, at=origin.at, up=origin.up)

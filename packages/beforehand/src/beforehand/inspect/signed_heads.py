@@ -130,7 +130,7 @@ class HeadPosts:
 
     async def post(self) -> None:
         """Post the head of this span of time, if an endpoint asks for heads. Raises `BeforehandError`."""
-        engine, now = self._engine, self._engine.environment.clock.wall_ms()
+        engine, now = self._engine, self._engine.wall_ms()
         turn = now // engine.settings.heads_every_ms
         if turn == self._done or not engine.outbox.wants("journal.head") or engine.identity.trust == "distrustful":
             return

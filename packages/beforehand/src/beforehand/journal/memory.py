@@ -38,11 +38,11 @@ from beforehand.journal.port import (
     BodyFilter,
     Cell,
     CellKind,
+    ClockReading,
     CommitRequest,
     Fate,
     FoundRecord,
     Identity,
-    Instant,
     Journal,
     Lease,
     LeaseGranted,
@@ -181,8 +181,8 @@ class MemoryJournal:
         after()
         return self.identity
 
-    def now(self) -> Instant:
-        return Instant(f"memory{self._boot}", self._now())
+    def clock(self) -> ClockReading:
+        return ClockReading(f"memory{self._boot}", up := self._now(), up, self._wall())
 
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         after = self._call("beat")
@@ -478,7 +478,7 @@ class MemoryJournal:
 
     def _facts(self) -> _MemoryFacts:
         stored = self._runs, self._names, self._ledger, self._newest, self._keys, self._cells
-        return _MemoryFacts(self._wall(), self.now(), *stored, self._known)
+        return _MemoryFacts(self._wall(), self.clock(), *stored, self._known)
 
     def _known(self, worker: str) -> tuple[Worker, WorkerState]:
         known, _ = self._workers.get(worker, (Worker(worker), 0))
@@ -500,7 +500,7 @@ class _MemoryFacts:
     """The facts of one request, as the journal holds them."""
 
     wall_ms: int
-    now: Instant
+    now: ClockReading
     runs: Mapping[str, _Run]
     names: Mapping[int, str]
     ledger: Sequence[LedgerEntry]

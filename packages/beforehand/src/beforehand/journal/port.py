@@ -34,11 +34,17 @@ AgentKey: TypeAlias = tuple[str, str]
 """An agent's name, and the program whose code it is: two programs may each have an agent of that name."""
 
 
-class Instant(msgspec.Struct, frozen=True, gc=False):
-    """A moment on the journal's own clock; two instants compare only within one `boot`."""
+class ClockReading(msgspec.Struct, frozen=True, gc=False):
+    """A reading of the journal's clock: the moment lies from `earliest_ms` to `latest_ms`, a point if it is exact.
 
-    boot: str
-    ms: int
+    Moments compare only within one `epoch`. By `earliest_ms` enough time has passed, by `latest_ms` a lease may be
+    over. `wall_ms` is the journal's calendar, for all that is stored: due times, expiries, the `at` of records.
+    """
+
+    epoch: str
+    earliest_ms: int
+    latest_ms: int
+    wall_ms: int
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -485,8 +491,8 @@ class JournalReads(Protocol):
         """Flush what rides and release the file. Safe to call twice."""
         ...
 
-    def now(self) -> Instant:
-        """The journal's clock: it runs through suspension and cannot be set."""
+    def clock(self) -> ClockReading:
+        """The journal's clock: except for its calendar, it runs through suspension and cannot be set."""
         ...
 
     async def fate(self, worker: str) -> WorkerState:

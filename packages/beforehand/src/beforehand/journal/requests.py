@@ -48,10 +48,10 @@ from beforehand.journal.port import (
     Busy,
     CellKind,
     ClaimRequest,
+    ClockReading,
     CommitRequest,
     Firing,
     HintRequest,
-    Instant,
     Lease,
     LeaseGranted,
     LedgerEntry,
@@ -92,7 +92,7 @@ class CommitFacts(Protocol):
     """The journal's wall clock."""
 
     @property
-    def now(self) -> Instant:
+    def now(self) -> ClockReading:
         """The journal's own clock."""
         ...
 
@@ -330,13 +330,13 @@ def _permit(request: PermitRequest, facts: CommitFacts, changes: Changes) -> Per
         held.append(held_permits(list(stored.values()), states, request.pause_bound_ms, asked.worker))
         paces.append(pace_of(facts.cells("rate", limit.name).get("")))
     states_of = list(zip(limits, (len(slots.permits) for slots in held), paces, strict=True))
-    verdicts = judge_all(states_of, now.boot, now.ms)
+    verdicts = judge_all(states_of, now.epoch, now.earliest_ms)
     granted = all(verdict.granted for verdict in verdicts)
     for limit, before, verdict in zip(limits, paces, verdicts, strict=True):
         if verdict.pace != before:
             changes.cells["rate", limit.name, ""] = msgspec.json.encode(verdict.pace)
         if granted:
-            holder = SlotHolder(asked.operation, limit.units, now.ms)
+            holder = SlotHolder(asked.operation, limit.units, now.earliest_ms)
             changes.cells["slot", limit.name, slot_key(asked)] = msgspec.json.encode(holder)
     together = zip(limits, held, verdicts, strict=True)
     after = (
@@ -356,14 +356,16 @@ def _release(request: ReleaseRequest, facts: CommitFacts, changes: Changes) -> N
         changes.cells["slot", name, key] = None
         if used is not None:
             held = msgspec.json.decode(body, type=SlotHolder)
-            pace = settled(pace_of(facts.cells("rate", name).get("")), now.boot, held.units, used, held.at_ms, now.ms)
+            pace = settled(
+                pace_of(facts.cells("rate", name).get("")), now.epoch, held.units, used, held.at_ms, now.earliest_ms
+            )
             changes.cells["rate", name, ""] = msgspec.json.encode(pace)
 
 
 def _slow(request: SlowRequest, facts: CommitFacts, changes: Changes) -> None:
     now = facts.now
     for name in request.limits:
-        pace = slowed(pace_of(facts.cells("rate", name).get("")), now.boot, now.ms + request.wait_ms)
+        pace = slowed(pace_of(facts.cells("rate", name).get("")), now.epoch, now.earliest_ms + request.wait_ms)
         changes.cells["rate", name, ""] = msgspec.json.encode(pace)
 
 

@@ -158,8 +158,8 @@ def _checked_key(service: ControlService, now: LoadedItem) -> None:
 
 def _not_recognised(engine: Engine, history: RunHistory, operation: OperationState) -> str:
     """The reason why no system recognises this operation by its key; empty where one does."""
-    here = engine.journal.now()
-    now = Now(here.boot, here.ms, engine.wall_ms())
+    here = engine.journal.clock()
+    now = Now(here.epoch, here.earliest_ms, here.wall_ms)
     shared = SharedState(engine.journal, engine.identity, operation.intent.tool, now, engine.settings)
     situation = situation_of(operation, recorded_inputs(shared, history, operation))
     if (key := situation.contract.key) is None:
@@ -228,7 +228,7 @@ async def _hand_over(service: ControlService, now: LoadedItem, given: a.Handover
         case a.Delegate():
             one = Handing("delegate", by, given.to, given.queue, note=given.why)
         case a.Snooze():
-            if given.until_ms <= service.engine.environment.clock.wall_ms():
+            if given.until_ms <= service.engine.wall_ms():
                 raise UsageError("the snooze time is in the past", next_step="choose a time in the future")
             one = Handing("snooze", by, until_ms=given.until_ms, note=given.why)
         case a.Escalate():
@@ -257,7 +257,7 @@ async def answer_all(
     """
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was recorded")
-    words = CollectingSink(service.engine.environment.clock.wall_ms())
+    words = CollectingSink(service.engine.wall_ms())
     draft = service.over(words)
     for one in answers:
         try:

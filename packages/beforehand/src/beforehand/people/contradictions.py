@@ -57,7 +57,7 @@ async def review_contradiction(service: ControlService, now: LoadedItem, answer:
     word, evidence, shown = a.name_of(answer), str(getattr(answer, "evidence", "")), len(now.subject.links.contradicted)
     history, state = await service.operation(now.item)
     checked_statement(history, state, by, evidence, service.proof)
-    words = CollectingSink(service.engine.environment.clock.wall_ms())
+    words = CollectingSink(service.engine.wall_ms())
     if word == "compensate":
         draft = service.over(words)
         await _compensate(draft, history, state, by=by, why=evidence)

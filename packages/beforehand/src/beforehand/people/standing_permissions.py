@@ -37,7 +37,7 @@ async def add_standing(engine: Engine, wanted: StandingPermission) -> StandingPe
 
     The same one again, unused and from the same person within ten minutes, is a repeat of the command: see `_repeated`.
     """
-    now_ms = engine.environment.clock.wall_ms()
+    now_ms = engine.wall_ms()
     _check(engine, wanted, now_ms)
     for one in await list_standing(JournalReader(engine.journal, engine.identity), now_ms, wanted.tool):
         if _repeated(one, wanted):

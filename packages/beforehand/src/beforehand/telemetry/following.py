@@ -118,7 +118,7 @@ class FollowedJournal:
         self._giving: asyncio.Task[None] | None = None
         self._spans: Final[dict[Drive, RunSpans]] = {}
         self._failed = False
-        self.now: Final = journal.now
+        self.clock: Final = journal.clock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._journal, name)
@@ -168,7 +168,7 @@ class FollowedJournal:
         return found
 
     def _claimed(self, due_ms: int | None) -> None:
-        late_ms = self._environment.clock.wall_ms() - due_ms if due_ms is not None else -1
+        late_ms = self.clock().wall_ms - due_ms if due_ms is not None else -1
         if late_ms >= 0:  # before its time, a run is claimed for a command
             self._call(self._follower.claimed_after, late_ms / 1000)
 

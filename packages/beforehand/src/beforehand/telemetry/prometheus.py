@@ -115,7 +115,7 @@ async def read_samples(engine: Engine, *, drives: bool) -> list[Sample]:
     if (size := (await journal.storage()).bytes) is not None:
         found.append(Sample("beforehand_journal_bytes", {}, size))
     if drives:
-        left = engine.lease_left_ms(journal.now().ms)
+        left = engine.lease_left_ms(journal.clock().latest_ms)
         found.append(Sample("beforehand_runs_driven", {}, len(engine.active_runs)))
         found.append(Sample("beforehand_lease_margin_seconds", {}, max(0, left) / 1000))
     return found

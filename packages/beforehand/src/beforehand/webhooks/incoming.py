@@ -155,7 +155,7 @@ class Hooks:
         address = str((scope.get("client") or ("",))[0])
         LOG.warning("%s (key %r); nothing was settled", why, key[:200])
         refused = Access("deliver", allowed=False, about=key[:200], why=why, address=address)
-        await self._access.note_hourly(refused, self._service.engine.environment.clock.wall_ms())
+        await self._access.note_hourly(refused, self._service.engine.wall_ms())
         return 403, f"sender {sender.name} is not bound to this {what}; nothing was settled"
 
     def _verified_sender(self, body: bytes, headers: dict[str, str]) -> WebhookSender | None:

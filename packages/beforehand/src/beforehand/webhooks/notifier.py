@@ -94,7 +94,7 @@ class Notifier:
         if endpoint is None or not endpoint.open:
             why = "is not known here" if endpoint is None else endpoint.disabled or "was removed"
             raise NotSent(f"the endpoint {name} {why}", retry_after=3600)
-        key, at = current_operation().key, datetime.fromtimestamp(engine.environment.clock.wall_ms() / 1000, UTC)
+        key, at = current_operation().key, datetime.fromtimestamp(engine.wall_ms() / 1000, UTC)
         headers = {
             "content-type": "application/json",
             "user-agent": "beforehand",

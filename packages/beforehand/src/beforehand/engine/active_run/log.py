@@ -71,12 +71,13 @@ class RunRecorder:
 
     def now(self) -> Now:
         """The present moment on the journal's clock and on the wall."""
-        instant = self.process.journal.now()
-        return Now(instant.boot, instant.ms, self.process.environment.clock.wall_ms())
+        reading = self.process.journal.clock()
+        return Now(reading.epoch, reading.earliest_ms, reading.wall_ms, reading.latest_ms)
 
     def stamp(self) -> Stamp:
         """The two clocks, for a record that is being made."""
-        return Stamp(at=self.process.environment.clock.wall_ms(), up=self.process.journal.now().ms)
+        reading = self.process.journal.clock()
+        return Stamp(at=reading.wall_ms, up=reading.latest_ms)
 
     # --- records ---------------------------------------------------------------------------------------------
 

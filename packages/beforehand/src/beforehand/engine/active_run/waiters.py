@@ -244,7 +244,7 @@ class Waiters:
             why = active.replay.departure()
             return Ending("diverged", why, error=active.replay.divergence(why))  # now: it names what waits
         process = active.process
-        now, hold_ms = process.environment.clock.wall_ms(), process.settings.hold_ms
+        now, hold_ms = process.wall_ms(), process.settings.hold_ms
         # A time limit does not hold a run that waits for a child: the child may need the slot to end within that limit.
         limit_ms = 0 if any(pause.kind == CHILD for pause in waits) else hold_ms
         held = [(due, now, limit_ms) for due in self.limits.values()]
@@ -326,7 +326,7 @@ class LiveListing:
         notices = process.outbox.posts(log.history, "run.waits_for_person", reason, asked)
         self.noticed |= _questions(asked)
         # Due at once: if this process dies, the run is taken up, for its other part has not ended.
-        due = process.environment.clock.wall_ms()
+        due = process.wall_ms()
         asks = bool(_questions(waits))
         change = RunChange("suspended", reason[:500], due, self._row) if asks else RunChange("running")
         await log.append(change=change, posts=notices)

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from beforehand.journal.port import (
     CellKind,
+    ClockReading,
     CommitRequest,
-    Instant,
     Lease,
     LedgerEntry,
     Row,
@@ -61,8 +61,8 @@ class SqliteFacts:
         self.wall_ms = roll.here.wall_ms()
 
     @property
-    def now(self) -> Instant:
-        return Instant(self._roll.here.boot, self._roll.here.uptime_ms())
+    def now(self) -> ClockReading:
+        return ClockReading(self._roll.here.boot, up := self._roll.here.uptime_ms(), up, self.wall_ms)
 
     def run(self, name: str) -> RunRow | None:
         return runs.find(self._database, name)

@@ -15,9 +15,9 @@ from beforehand.errors import JournalUnavailable
 from beforehand.journal.fork_safety import belongs_here
 from beforehand.journal.host import JournalClock
 from beforehand.journal.port import (
+    ClockReading,
     CommitRequest,
     Identity,
-    Instant,
     Lease,
     TakeRequest,
     Trust,
@@ -97,8 +97,9 @@ class SqliteJournal(SqliteReads):
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         await self._running.run(lambda database: self._roll.beat(database, worker, lease_ms))
 
-    def now(self) -> Instant:
-        return Instant(self._roll.here.boot, self._roll.here.uptime_ms())
+    def clock(self) -> ClockReading:
+        here = self._roll.here
+        return ClockReading(here.boot, up := here.uptime_ms(), up, here.wall_ms())
 
     async def commit(self, request: CommitRequest[T]) -> T:
         group = self._group

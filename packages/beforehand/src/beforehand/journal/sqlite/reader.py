@@ -17,8 +17,8 @@ import msgspec
 
 from beforehand.errors import JournalError, JournalUnavailable
 from beforehand.journal.port import (
+    ClockReading,
     Identity,
-    Instant,
     KnownHead,
     LedgerEntry,
     LogCheck,
@@ -115,8 +115,9 @@ class SqliteReader(SqliteReads):
 
     # --- reading ---------------------------------------------------------------------------------------------
 
-    def now(self) -> Instant:
-        return Instant(self._roll.here.boot, self._roll.here.uptime_ms())
+    def clock(self) -> ClockReading:
+        here = self._roll.here
+        return ClockReading(here.boot, up := here.uptime_ms(), up, here.wall_ms())
 
     async def head(self) -> Head:
         if not self._untouched:

@@ -24,11 +24,15 @@ Reading = Literal["unread", "same", "changed", "unreadable"]
 
 
 class Now(msgspec.Struct, frozen=True, gc=False):
-    """One moment: `up` on the clock of `boot`, and the wall clock, both in milliseconds."""
+    """One moment in milliseconds: `up` on the clock of `boot`, at the earliest, and `wall`, both of the journal.
+
+    A lease is judged by `latest`, the other end of what `up` may be.
+    """
 
     boot: str
     up: int
     wall: int
+    latest: int = 0
 
 
 class WatchedNow(msgspec.Struct, gc=False):

@@ -17,9 +17,9 @@ from beforehand.errors import JournalUnavailable
 from beforehand.journal.memory import MemoryJournal
 from beforehand.journal.port import (
     ClaimRequest,
+    ClockReading,
     CommitRequest,
     HintRequest,
-    Instant,
     Journal,
     Lease,
     LeaseGranted,
@@ -264,10 +264,10 @@ class Disk(FaultyJournal):
         if self._actor.alive and not self.broken:
             await self._start("close", self._taken(), None)
 
-    def now(self) -> Instant:
+    def clock(self) -> ClockReading:
         """The machine's monotonic clock: all processes of one boot share it."""
         self._alive()
-        return Instant(self._world.boot, self._world.now_ms())
+        return ClockReading(self._world.boot, up := self._world.now_ms(), up, self._stored.clock().wall_ms)
 
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         await self._reach("beat")

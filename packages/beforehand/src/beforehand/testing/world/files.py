@@ -19,10 +19,10 @@ from beforehand.journal.host import HostFacts
 from beforehand.journal.port import (
     Cell,
     CellKind,
+    ClockReading,
     CommitRequest,
     Fate,
     Identity,
-    Instant,
     Lease,
     LedgerEntry,
     Row,
@@ -284,9 +284,9 @@ class SqliteDisk(FaultyJournal):
             await self._journal.close()
             self._files.observe()
 
-    def now(self) -> Instant:
+    def clock(self) -> ClockReading:
         self._alive()
-        return Instant(self._boot, self._world.now_ms())
+        return self._journal.clock()
 
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         await self._reach("beat")
