@@ -67,7 +67,7 @@ def compensations_compared(original: Any) -> Any:
         charge = await original(driver, operation)
         if charge is None or not operation.intent.serves:
             return charge
-        money = {name: one for name, one in budgets_of(driver.log).items() if one.money and name in charge.days}
+        money = {name: one for name, one in budgets_of(driver.log).items() if one.money and name in charge.periods}
         return replace(charge, limits=replace(charge.limits, budgets=money))
 
     return charge_for
@@ -135,7 +135,25 @@ def wakes_none(original: Any) -> Any:  # noqa: ARG001 - nothing is left of it
     return wake_unpaused
 
 
+def hours_without_offset(original: Any) -> Any:
+    """The hour that comes twice, where clocks are set back, is one period."""
+
+    def hour_of(zone: str, at_ms: int) -> Any:
+        hour = original(zone, at_ms)
+        return replace(hour, name=hour.name[: len("2027-01-01T13")])
+
+    return hour_of
+
+
 TABLE_BUGS: Final = (
+    Mutant(
+        "one hour that comes twice",
+        "an hour that clocks repeat has one counter, so its second half has no limit of its own",
+        "beforehand.queues.zones:hour_of",
+        hours_without_offset,
+        test="tests/unit/control/test_declared_budgets.py"
+        "::test_hours_of_a_zone_follow_each_other_and_an_hour_that_exists_twice_is_two",
+    ),
     Mutant(
         "due at the former rate",
         "a rate that is changed does not hold for what is due",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beforehand.queues.limits import DeclaredLimits, LimitsError, SharedBudget, read_limits
-from beforehand.queues.zones import day_of
+from beforehand.queues.zones import day_of, hour_of
 
 HOUR_MS = 3_600_000
 
@@ -44,7 +44,7 @@ def test_a_budget_is_read_with_its_defaults():
         ({"tokens": 1.5}, "budgets.b: Expected `int | null`, got `float`"),
         ({"tokens": 1, "zone": "Europe/Berlln"}, "budgets.b.zone: time zone 'Europe/Berlln' does not exist"),
         ({"tokens": 1, "zone": "../../etc/passwd"}, "budgets.b.zone: time zone '../../etc/passwd' does not exist"),
-        ({"tokens": 1, "per": "month"}, "budgets.b: Invalid enum value 'month' - at `$.per`"),
+        ({"tokens": 1, "per": "week"}, "budgets.b: Invalid enum value 'week' - at `$.per`"),
         ({"tokens": 1, "then": "ask"}, "budgets.b: Invalid enum value 'ask' - at `$.then`"),
         ({"token": 1}, "budgets.b.token"),
         ({"tokens": 1, "tenant": "*"}, "leave it out to cover every tenant"),
@@ -110,3 +110,45 @@ def test_every_moment_is_in_the_day_of_its_date_and_days_follow_each_other(zone:
     assert at_ms < day.end_ms <= at_ms + 26 * HOUR_MS
     assert day_of(zone, day.end_ms - 1).name == day.name
     assert day_of(zone, day.end_ms).name > day.name
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "hours"),
+    [
+        ("UTC", "2027-01-01T13:59:59+00:00", ["2027-01-01T13+00:00 60", "2027-01-01T14+00:00 60"]),
+        ("Asia/Kolkata", "2027-01-01T23:10+05:30", ["2027-01-01T23+05:30 60", "2027-01-02T00+05:30 60"]),
+        (
+            "Europe/Berlin",
+            "2027-10-31T01:30+02:00",
+            ["2027-10-31T01+02:00 60", "2027-10-31T02+02:00 60", "2027-10-31T02+01:00 60", "2027-10-31T03+01:00 60"],
+        ),
+        ("Europe/Berlin", "2027-03-28T01:30+01:00", ["2027-03-28T01+01:00 60", "2027-03-28T03+02:00 60"]),
+        (
+            "Australia/Lord_Howe",
+            "2027-04-04T01:59+11:00",
+            ["2027-04-04T01+11:00 60", "2027-04-04T01+10:30 30", "2027-04-04T02+10:30 60"],
+        ),
+        (
+            "Pacific/Chatham",
+            "2027-09-26T02:00+12:45",
+            ["2027-09-26T02+12:45 45", "2027-09-26T03+13:45 15", "2027-09-26T04+13:45 60"],
+        ),
+    ],
+)
+def test_hours_of_a_zone_follow_each_other_and_an_hour_that_exists_twice_is_two(
+    zone: str, first: str, hours: list[str]
+):
+    at_ms, listed = round(datetime.fromisoformat(first).timestamp() * 1000), list[str]()
+    for _ in hours:
+        hour = hour_of(zone, at_ms)
+        assert hour_of(zone, hour.end_ms - 1) == hour
+        begin = max(at for at in range(hour.end_ms - 3_600_000, hour.end_ms, 900_000) if hour_of(zone, at - 1) != hour)
+        listed.append(f"{hour.name} {(hour.end_ms - begin) // 60_000}")
+        at_ms = hour.end_ms
+    assert listed == hours
+
+
+def test_an_hour_is_written_with_its_offset_and_a_day_as_its_date():
+    moment = ms("2027-01-01T13:20", "Europe/Berlin")
+    assert hour_of("Europe/Berlin", moment).words == "the hour 2027-01-01 13:00+01:00"
+    assert day_of("Europe/Berlin", moment).words == "2027-01-01"

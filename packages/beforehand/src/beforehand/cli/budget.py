@@ -64,7 +64,7 @@ def budget(call: CommandCall, run: str, amounts: str | None, why: str, by: str) 
     """Show what RUN may use and what it has used, or raise its limits.
 
     Without RUN it shows the budgets that runs share, as queues.yaml declares them:
-    what is used and reserved of each today, and how many runs wait for it.
+    what is used and reserved of each in its day or hour, and how many runs wait for it.
 
     A model call reserves what it may use before it is sent. What a lost call used is
     not known, so its reservation counts as used. A run that its budget has stopped

@@ -13,6 +13,7 @@ from beforehand.journal.host import wall_ms
 from beforehand.model.money import counter_currency
 from beforehand.model.run_budget import words_of
 from beforehand.model.shared_use import PREFIX, TREE
+from beforehand.queues.zones import Period
 
 if TYPE_CHECKING:
     from beforehand.cli.common import CommandCall
@@ -25,7 +26,7 @@ _THEN: Final = {"wait": "runs wait", "stop": "agents get BudgetExceeded"}
 
 
 class ListedBudget(msgspec.Struct, frozen=True):
-    """One shared budget on its present day, which ends at `end_ms`. `waiting` runs are suspended until then."""
+    """One shared budget in its present period, which ends at `end_ms`. `waiting` runs are suspended until then."""
 
     budget: str
     agent: str
@@ -49,7 +50,8 @@ def show_shared(call: CommandCall) -> None:
         call.screen.next("declare them under budgets in queues.yaml, or name a run: beforehand budget RUN")
         return
     for one in listed:
-        text = f"{_scope(one)}; {one.period} in {one.zone}, until {moment(one.end_ms)}; at a limit {_THEN[one.then]}"
+        period = Period(one.period, one.end_ms).words
+        text = f"{_scope(one)}; {period} in {one.zone}, until {moment(one.end_ms)}; at a limit {_THEN[one.then]}"
         call.screen.line((safe(one.budget), "bold"), f"  {safe(text)}")
         call.screen.columns([*map(budget_cells, one.limits)])
         for line in one.limits:
@@ -64,8 +66,7 @@ def show_shared(call: CommandCall) -> None:
 async def _found(reader: JournalReader) -> tuple[list[ListedBudget], list[str]]:
     from beforehand.control.code_location import unknown_agents  # noqa: PLC0415 - the budget of a run needs it not
     from beforehand.engine.process import newest_limits  # noqa: PLC0415 - as above
-    from beforehand.engine.shared_budgets import uses_now, waiting_by_budget  # noqa: PLC0415 - as above
-    from beforehand.queues.zones import day_of  # noqa: PLC0415 - as above
+    from beforehand.engine.shared_budgets import period_of, uses_now, waiting_by_budget  # noqa: PLC0415 - as above
 
     newest, now = await newest_limits(reader.journal), wall_ms()
     if newest is None or not newest.limits.budgets:
@@ -74,11 +75,20 @@ async def _found(reader: JournalReader) -> tuple[list[ListedBudget], list[str]]:
     waiting = await waiting_by_budget(reader.journal)
     listed: list[ListedBudget] = []
     for name, one in newest.limits.budgets.items():
-        day = day_of(one.zone, now)
+        period = period_of(name, one, now)
         lines = [_line(one, use) for use in uses[name]]
         listed.append(
             ListedBudget(
-                name, one.agent, one.tenant, one.per, one.zone, one.then, day.name, day.end_ms, lines, waiting[name]
+                name,
+                one.agent,
+                one.tenant,
+                one.per,
+                one.zone,
+                one.then,
+                period.name,
+                period.end_ms,
+                lines,
+                waiting[name],
             )
         )
     return listed, await unknown_agents(reader.journal, newest.limits.limited_agents())

@@ -4,10 +4,10 @@ The limit is not compared here. The record of the call carries charges (`model/s
 them in the transaction of that record (`charged` in `journal/backend_rules.py`). A model call is charged to every
 budget that covers its run, an effect to those that limit effects or the cost.
 
-A run whose budget is spent waits in this process, or is suspended until the day of the budget is over: then it is due,
-like after any other wait. When other limits are declared, every process looks (`wake_waiting`): a run that is suspended
-becomes due at once if its budgets have room. A suspension is refused where limits were declared since the run was
-refused, so none falls between the two.
+A run whose budget is spent waits in this process, or is suspended until the day or hour of the budget is over: then it
+is due, like after any other wait. When other limits are declared, every process looks (`wake_waiting`): a run that is
+suspended becomes due at once if its budgets have room. A suspension is refused where limits were declared since the
+run was refused, so none falls between the two.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from beforehand.model.shared_use import PREFIX, TREE, SharedUse
 from beforehand.model.system import is_system
 from beforehand.model.waits import SHARED_BUDGET, decode_waits
 from beforehand.queues.limits import SharedBudget
-from beforehand.queues.zones import Period, day_of
+from beforehand.queues.zones import Period, day_of, hour_of
 
 if TYPE_CHECKING:
     from beforehand.engine.active_run.run import ActiveRun
@@ -65,13 +65,14 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
     own, shared = active.history.budget, active.history.shared or SharedUse()
     found = [] if own is None else list(own.left(step))
     budgets, now = budgets_of(active), active.process.wall_ms()
-    days = {name: _period(name, one, now).name for name, one in budgets.items()}
-    uses = {(use.budget, use.limit): use for use in await budget_uses(active.process.journal, days)} if days else {}
+    periods = {name: period_of(name, one, now).name for name, one in budgets.items()}
+    stored = await budget_uses(active.process.journal, periods) if periods else []
+    uses = {(use.budget, use.limit): use for use in stored}
     for name, limit in ((name, counter) for name, one in budgets.items() for counter in one.of_models):
         if (most := budgets[name].most(limit)) is None:
             continue
-        use = uses.get((name, limit)) or BudgetUse(name, days[name], limit)
-        others = use.used + use.reserved - shared.reserved_by(step, (name, days[name]), limit)
+        use = uses.get((name, limit)) or BudgetUse(name, periods[name], limit)
+        others = use.used + use.reserved - shared.reserved_by(step, (name, periods[name]), limit)
         found.append(BudgetLeft(part_left(most, others), f"{words_of(limit)} of the budget {name}"))
     return min(found, key=lambda one: one.share, default=None)
 
@@ -93,8 +94,8 @@ async def reserve(
                 return None
             await active.log.append(started)
             return ""
-        days = {name: _period(name, one, active.process.wall_ms()) for name, one in budgets.items()}
-        made = replace(started, shared=tuple((name, day.name) for name, day in days.items()), **active.log.stamp())
+        periods = {name: period_of(name, one, active.process.wall_ms()) for name, one in budgets.items()}
+        made = replace(started, shared=_places(periods), **active.log.stamp())
         limits = SharedLimits(budgets, None if newest is None else newest.entry)
         try:
             async with active.log.reserving_turn:  # two branches at once would both find the last of the run's own
@@ -103,7 +104,7 @@ async def reserve(
         except LimitsChanged:
             await queues.refresh(active.process.journal)
         except BudgetSpent as spent:
-            if (why := await _refused(active, spent, limits, days[spent.budget])) is None:
+            if (why := await _refused(active, spent, limits, periods[spent.budget])) is None:
                 continue
             if why.budget.then == "stop":
                 return why.reason
@@ -120,13 +121,13 @@ async def reserve(
 class SharedCharge(msgspec.Struct, frozen=True):
     """The budgets that an operation is charged to from its next record on, and the limits that may refuse that."""
 
-    days: Mapping[str, Period]
+    periods: Mapping[str, Period]
     limits: SharedLimits
 
     @property
     def shared(self) -> tuple[tuple[str, str], ...]:
         """The budgets with their periods, as the record names them."""
-        return tuple((name, day.name) for name, day in self.days.items())
+        return _places(self.periods)
 
 
 def may_be_shared(active: OwnedRun) -> bool:
@@ -153,7 +154,7 @@ async def charge_for(driver: OperationDriver, operation: OperationState) -> Shar
     newest, now = active.process.queues.newest, active.process.wall_ms()
     free = intent.serves or operation.approval.extra_attempt
     limits = SharedLimits({} if free else budgets, None if newest is None else newest.entry)
-    return SharedCharge({name: _period(name, one, now) for name, one in budgets.items()}, limits)
+    return SharedCharge({name: period_of(name, one, now) for name, one in budgets.items()}, limits)
 
 
 def is_current(driver: OperationDriver, charge: SharedCharge | None) -> bool:
@@ -161,7 +162,7 @@ def is_current(driver: OperationDriver, charge: SharedCharge | None) -> bool:
     if charge is None:
         return True
     intent = driver.operation.intent
-    return set(charge.days) == {name for name, one in budgets_of(driver.log).items() if _limits_effect(one, intent)}
+    return set(charge.periods) == {name for name, one in budgets_of(driver.log).items() if _limits_effect(one, intent)}
 
 
 async def note_refusal(
@@ -173,8 +174,8 @@ async def note_refusal(
     if isinstance(refusal, LimitsChanged):
         await active.process.queues.refresh(active.process.journal)
         return
-    day = charge.days[refusal.budget]
-    found = await _refused(active, refusal, charge.limits, day)
+    period = charge.periods[refusal.budget]
+    found = await _refused(active, refusal, charge.limits, period)
     if found is not None:
         driver.found.refusal = found
         driver.found.spent = SpentBudget(found.reason, "stop" if found.budget.then == "stop" else "ask")
@@ -206,16 +207,16 @@ def _is_in_another_currency(driver: OperationDriver, budgets: Mapping[str, Share
 # --- refusals and waits ----------------------------------------------------------------------------------------------
 
 
-async def _refused(active: OwnedRun, spent: BudgetSpent, limits: SharedLimits, day: Period) -> BudgetRefusal | None:
+async def _refused(active: OwnedRun, spent: BudgetSpent, limits: SharedLimits, period: Period) -> BudgetRefusal | None:
     """The refusal; None if the limits of the run at the top of a tree are no longer those that were compared."""
     budget, tree = limits.budgets[spent.budget], spent.budget.removeprefix(PREFIX)
     if tree != spent.budget and await _limits_changed(active, tree, budget):
         return None
-    return BudgetRefusal(spent, budget, day, None if day.name == TREE else limits.declared)
+    return BudgetRefusal(spent, budget, period, None if period.name == TREE else limits.declared)
 
 
 async def wait_for_room(scope: Scope, step: str, refusal: BudgetRefusal) -> None:
-    """Let a branch wait until the day is over or limits are declared; for calls in flight only, it asks again soon."""
+    """Let a branch wait until the period is over or limits are declared; for calls in flight, it asks again soon."""
     active, process = scope.active, scope.active.process
     due = refusal.look_again_at(process.wall_ms())
     pause, watchers = refusal.pause(active.run, step, due), active.waiters.watchers.setdefault(BUDGET, [])
@@ -225,14 +226,21 @@ async def wait_for_room(scope: Scope, step: str, refusal: BudgetRefusal) -> None
         watchers[:] = [waiting for waiting in watchers if not waiting.done()]
 
 
+def _places(periods: Mapping[str, Period]) -> tuple[tuple[str, str], ...]:
+    """The budgets with their periods, as a record names them."""
+    return tuple((name, period.name) for name, period in periods.items())
+
+
 def _slice_s(process: Process, due: int) -> float:
     """How long to wait before the next look, in seconds."""
     return min(max(0, due - process.wall_ms()), process.settings.slice_ms) / 1000
 
 
-def _period(name: str, budget: SharedBudget, now_ms: int) -> Period:
-    """The period of a budget: the day of its zone, or the whole time of a tree of runs."""
-    return Period(TREE, FOREVER_MS) if name.startswith(PREFIX) else day_of(budget.zone, now_ms)
+def period_of(name: str, budget: SharedBudget, now_ms: int) -> Period:
+    """The period of a budget: the day or hour of its zone, or the whole time of a tree of runs."""
+    if name.startswith(PREFIX):
+        return Period(TREE, FOREVER_MS)
+    return hour_of(budget.zone, now_ms) if budget.per == "hour" else day_of(budget.zone, now_ms)
 
 
 async def _limits_changed(active: OwnedRun, tree: str, known: SharedBudget) -> bool:
@@ -243,12 +251,12 @@ async def _limits_changed(active: OwnedRun, tree: str, known: SharedBudget) -> b
 
 
 async def uses_now(journal: JournalReads, limits: DeclaredLimits, now_ms: int) -> dict[str, list[BudgetUse]]:
-    """The counters of each shared budget on its present day."""
-    days = {name: day_of(one.zone, now_ms).name for name, one in limits.budgets.items()}
-    found = {(use.budget, use.limit): use for use in await budget_uses(journal, days)} if days else {}
+    """The counters of each shared budget in its present period."""
+    periods = {name: period_of(name, one, now_ms).name for name, one in limits.budgets.items()}
+    found = {(use.budget, use.limit): use for use in await budget_uses(journal, periods)} if periods else {}
     return {
-        name: [found.get((name, counter)) or BudgetUse(name, day, counter) for counter in limits.budgets[name].counters]
-        for name, day in days.items()
+        name: [found.get((name, limit)) or BudgetUse(name, period, limit) for limit in limits.budgets[name].counters]
+        for name, period in periods.items()
     }
 
 

@@ -80,7 +80,7 @@ class BudgetRefusal(msgspec.Struct, frozen=True):
 
     spent: BudgetSpent
     budget: SharedBudget
-    day: Period
+    period: Period
     declared: int | None
 
     @property
@@ -88,23 +88,23 @@ class BudgetRefusal(msgspec.Struct, frozen=True):
         """The limit, and what is used of it, in words."""
         spent, most = self.spent, self.budget.most(self.spent.limit) or 0
         use, words = use_of(counter_currency(spent.limit), spent.used, spent.reserved, most), words_of(spent.limit)
-        if self.day.name == TREE:
+        if self.period.name == TREE:
             tree = spent.budget.removeprefix(PREFIX)
             raised = to_type("budget", tree, "--raise", "LIMIT=AMOUNT")
             return f"the limit of {words} of run {tree} and its children is reached: {use}; {raised}"
-        day = f"{self.day.name} ({self.budget.zone})"
-        return f"the limit of {words} of the budget {spent.budget} is reached for {day}: {use}"
+        period = f"{self.period.words} ({self.budget.zone})"
+        return f"the limit of {words} of the budget {spent.budget} is reached for {period}: {use}"
 
     def look_again_at(self, now_ms: int) -> int:
-        """When the call may have room: soon if only calls in flight stand in its way, else when the day is over."""
+        """When the call may have room: soon if only calls in flight stand in its way, else when the period is over."""
         most = self.budget.most(self.spent.limit) or 0
-        return now_ms + _LOOK_AGAIN_MS if self.spent.used < most else self.day.end_ms
+        return now_ms + _LOOK_AGAIN_MS if self.spent.used < most else self.period.end_ms
 
     def pause(self, run: str, step: str, due: int) -> Pause:
-        """The wait for the next day; for the budget of a tree, which has no days, for a person who raises it."""
-        if self.day.name == TREE:
-            return Pause("budget", step, None if due == self.day.end_ms else due, self.reason)
-        until = datetime.fromtimestamp(self.day.end_ms / 1000, UTC)
+        """The wait for the next period; for the budget of a tree, which has one, for a person who raises it."""
+        if self.period.name == TREE:
+            return Pause("budget", step, None if due == self.period.end_ms else due, self.reason)
+        until = datetime.fromtimestamp(self.period.end_ms / 1000, UTC)
         asks = f"run {run} waits until {until:%Y-%m-%d %H:%M} UTC: {self.reason}"
         return Pause(SHARED_BUDGET, step, due, asks, budget=self.spent.budget, declared=self.declared)
 

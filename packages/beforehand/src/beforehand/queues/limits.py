@@ -68,10 +68,10 @@ SHARED_LIMITS: Final = ("tokens", "model_calls", "effects")
 
 
 class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The use that is permitted to all runs of an agent, a tenant, or both together, in one day of a time zone.
+    """The use that is permitted to all runs of an agent, a tenant, or both together, in one day or hour of a time zone.
 
     Without an agent and a tenant it covers every run. A limit that is None does not hold. Once a limit is reached, no
-    call that counts under it begins: with `then="wait"` the run is suspended until the day is over or the limit is
+    call that counts under it begins: with `then="wait"` the run is suspended until that is over or the limit is
     raised, and with `then="stop"` the call raises `BudgetExceeded`. The limits are those of `RunBudget`.
     """
 
@@ -82,7 +82,7 @@ class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     effects: int | None = None
     cost: str | None = None
     unpriced: str | None = None
-    per: Literal["day"] = "day"
+    per: Literal["day", "hour"] = "day"
     zone: str = "UTC"
     then: Literal["wait", "stop"] = "wait"
 

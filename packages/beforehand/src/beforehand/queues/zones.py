@@ -1,7 +1,8 @@
-"""Time zones by name, and the days in them. Pure, except that the machine knows the zones."""
+"""Time zones by name, and the days and hours in them. Pure, except that the machine knows the zones."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,16 @@ if TYPE_CHECKING:
 
 
 class Period(msgspec.Struct, frozen=True):
-    """One day of a zone: its date, and the moment at which the next one begins, in milliseconds since 1970."""
+    """One day or hour of a zone, and the moment at which the next one begins, in milliseconds since 1970."""
 
     name: str
     end_ms: int
+
+    @property
+    def words(self) -> str:
+        """The date, or the hour with its offset from UTC."""
+        date, _, hour = self.name.partition("T")
+        return f"the hour {date} {hour[:2]}:00{hour[2:]}" if hour else date
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -61,3 +68,20 @@ def day_of(zone: str, at_ms: int) -> Period:
     # With fold=0 a time that is skipped is read with the offset before: that is the moment at which clocks skip it.
     following = datetime.combine(today + timedelta(days=1), datetime.min.time(), here)
     return Period(today.isoformat(), round(following.timestamp() * 1000))
+
+
+def hour_of(zone: str, at_ms: int) -> Period:
+    """The hour of that zone's clock in which a moment falls, with the offset from UTC in its name.
+
+    So an hour that exists twice is two periods, and one in which clocks change ends at the change.
+    """
+    here = zone_of(zone)
+    local = datetime.fromtimestamp(at_ms // 1000, UTC).astimezone(here)
+    end = at_ms // 1000 + 3600 - local.minute * 60 - local.second
+    later = range(at_ms // 1000, end)
+    change = bisect_left(later, True, key=lambda second: _offset(second, here) != local.utcoffset())
+    return Period(local.isoformat(timespec="hours"), (later.start + change) * 1000)
+
+
+def _offset(second: int, zone: ZoneInfo) -> timedelta | None:
+    return datetime.fromtimestamp(second, UTC).astimezone(zone).utcoffset()

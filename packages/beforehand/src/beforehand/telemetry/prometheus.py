@@ -67,8 +67,8 @@ _GAUGES: Final = {
     "beforehand_queue_oldest_seconds": "How long the oldest run of a queue has been ready.",
     "beforehand_people_waiting": "Things that wait for a person, by kind. A review is an unknown outcome.",
     "beforehand_people_oldest_seconds": "How long the oldest of them has waited.",
-    "beforehand_budget_limit": "The limit of a budget that runs share, for its present day.",
-    "beforehand_budget_used": "How much of it was used on that day.",
+    "beforehand_budget_limit": "The limit of a budget that runs share, for its present day or hour.",
+    "beforehand_budget_used": "How much of it was used in that time.",
     "beforehand_budget_reserved": "How much of it calls in flight have reserved.",
     "beforehand_budget_waiting": "Suspended runs that wait for a budget.",
     "beforehand_breaker_open": "1 while the breaker of a tool lets no attempt through.",
@@ -122,7 +122,7 @@ async def read_samples(engine: Engine, *, drives: bool) -> list[Sample]:
 
 
 async def _budgets(journal: Journal, limits: DeclaredLimits, now: int) -> list[Sample]:
-    """The budgets that runs share, on their present days."""
+    """The budgets that runs share, in their present periods."""
     if not limits.budgets:
         return []
     waiting = await waiting_by_budget(journal)
