@@ -1,6 +1,7 @@
 """`beforehand budget`: what a run may use and has used, raising it, and budgets that make no sense."""
 
 import json
+import re
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -111,7 +112,7 @@ def test_a_run_that_a_shared_budget_stopped_says_how_it_continues(desk: Desk, tm
 def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path: Path):
     limits = tmp_path / "queues.yaml"
     limits.write_text(
-        "budgets:\n  support: {agent: desk, tokens: 50000, zone: Europe/Berlin}\n  x: {agent: des, tokens: 1}"
+        "budgets:\n  support: {agent: desk, tokens: 50000, zone: Europe/Berlin}\n  x: {agent: des, tokens: 1, per: hour}"
     )
     (tmp_path / "pyproject.toml").write_text(f'[tool.beforehand]\nqueues = "{limits}"\n')
 
@@ -126,7 +127,13 @@ def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path:
     ]
     assert report[0]["limits"][0] == {"limit": "tokens", "most": 50_000, "used": 84_000, "reserved": 0, "over": 34_000}
     shown = call("budget")
-    assert "support  agent desk; " in shown.stdout
+    assert re.search(r"^support  agent desk; \d{4}-\d\d-\d\d in Europe/Berlin, until ", shown.stdout, re.MULTILINE)
+    hour = r"^x  agent des; the hour \d{4}-\d\d-\d\d (\d\d):00\+00:00 in UTC, until "
+    assert re.search(hour, shown.stdout, re.MULTILINE)
+    assert [(one["per"], len(one["period"])) for one in report] == [
+        ("day", len("2027-01-01")),
+        ("hour", len("2027-01-01T13+00:00")),
+    ]
     assert "1 run waiting" in shown.stdout
     assert "the limit of agent des concerns no run" in shown.stderr
     attention = json.loads(call("top", "--json").stdout)["attention"]

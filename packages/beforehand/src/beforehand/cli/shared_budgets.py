@@ -75,20 +75,11 @@ async def _found(reader: JournalReader) -> tuple[list[ListedBudget], list[str]]:
     waiting = await waiting_by_budget(reader.journal)
     listed: list[ListedBudget] = []
     for name, one in newest.limits.budgets.items():
-        period = period_of(name, one, now)
+        when = period_of(name, one, now)
         lines = [_line(one, use) for use in uses[name]]
         listed.append(
             ListedBudget(
-                name,
-                one.agent,
-                one.tenant,
-                one.per,
-                one.zone,
-                one.then,
-                period.name,
-                period.end_ms,
-                lines,
-                waiting[name],
+                name, one.agent, one.tenant, one.per, one.zone, one.then, when.name, when.end_ms, lines, waiting[name]
             )
         )
     return listed, await unknown_agents(reader.journal, newest.limits.limited_agents())
