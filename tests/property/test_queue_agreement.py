@@ -41,6 +41,7 @@ AGENTS = (("clerk", ""), ("desk", ""), ("desk", "shop"))
 QUEUES, TENANTS, KEYS, WORKERS = ("mail", "web"), ("", "acme"), ("", "", "k1", "k2"), ("w1", "w2")
 STATUSES: st.SearchStrategy[RunStatus] = st.sampled_from(["running", "suspended", "suspended", "completed", "stopped"])
 few = st.none() | st.integers(1, 2)
+OF_ONE_KEY = QueuePlace("mail", key="k1", capacity=9)
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,48 @@ def test_memory_and_sqlite_keep_queues_alike(script: list[Call]) -> None:
                 assert shortened(states, keyed, now) == shortened(of_others, keyed, now), call
         finally:
             await sqlite.close()
+
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
+        asyncio.run(main(place))
+
+
+TAKE = Take("w1", AGENTS, 2, Declaration(), frozenset())
+crowded = st.one_of(
+    st.just(TAKE),
+    st.builds(Change, st.sampled_from(RUNS[:2]), st.builds(replace, changes, leaves_queue=st.booleans())),
+    st.builds(Claim, st.sampled_from(RUNS[:2]), st.sampled_from(WORKERS)),
+    st.builds(Beat, st.sampled_from(WORKERS), st.sampled_from((-5, 1000))),
+)
+OPENING = [Beat("w1", 1000), Beat("w2", 50), *(Submit(run, ("desk", ""), OF_ONE_KEY, 0) for run in RUNS[:2]), TAKE]
+"""One run has the key, and the other one is known to wait for it."""
+
+
+@settings(max_examples=30)
+@given(st.lists(crowded, min_size=5, max_size=20))
+def test_no_run_waits_for_ever_behind_others_of_its_key(script: list[Call]) -> None:
+    """Whatever they did, once all that have begun are ended, each of the others begins in its turn."""
+
+    async def main(place: str) -> None:
+        clock = [0]
+        here = HostFacts("m", "b", lambda: clock[0], lambda: clock[0], lambda _: "alive")
+        journal = SqliteJournal(Path(place) / "journal.db", parts=Parts(here=here, commits="loop"))
+        await journal.open()
+        player = Player(journal, clock)
+        try:
+            for call in [*OPENING, *script]:
+                await player.play(call)
+            for call in [Pass(1000), *(Beat(worker, -5) for worker in WORKERS), Beat("w3", 1000)]:
+                await player.play(call)
+            begun = [line.run for line in await journal.runs() if line.status in {"running", "suspended"}]
+            for run in begun:
+                await player.play(Claim(run, "w3"))
+                await player.play(Change(run, RunChange("completed", release=True)))
+            while taken := await journal.commit(TakeRequest("w3", AGENTS, 4, Declaration())):
+                for one in taken:
+                    await player.play(Change(one.lease.run, RunChange("completed", release=True)))
+            assert [line.run for line in await journal.runs(status="queued")] == []
+        finally:
+            await journal.close()
 
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
         asyncio.run(main(place))
