@@ -190,6 +190,9 @@ OWN = {slot("w", 5, "rate"): holder("r/5", 3, 200)}
 RELEASES = {
     "as it was requested": release(None, OWN, BUSY, None),
     "with less": release(1, OWN, BUSY, b'["b",2000000000,0,100000000,1000000000]'),
+    "with less by the call since which it is busy": release(
+        1, {slot("w", 5, "rate"): holder("r/5", 3, 100)}, BUSY, b'["b",2000000000,0,100000000,1000000000]'
+    ),
     "with nothing": release(0, OWN, BUSY, b'["b",1000000000,0,100000000,1000000000]'),
     "with more": release(5, OWN, BUSY, b'["b",6000000000,0,100000000,1000000000]'),
     "with more after a pause": release(
