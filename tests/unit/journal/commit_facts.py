@@ -63,7 +63,7 @@ class DictFacts:
     def new_entry(self) -> int:
         return max((entry.id for entry in self.ledger), default=0) + 1
 
-    def cells(self, kind: CellKind, name: str) -> dict[str, bytes]:
+    def cells(self, kind: CellKind, name: str, key: str | None = None) -> dict[str, bytes]:
         return {key: body for (k, n, key), body in self.stored.items() if (k, n) == (kind, name)}
 
     def last_key(self, kind: CellKind, name: str, until: str) -> str:

@@ -87,3 +87,8 @@ async def planned(path: Path, query: Query, order: str) -> str:
     with closing(sqlite3.connect(path)) as database:
         statement = f"explain query plan select name from run where {where} order by {order} limit 5"
         return "; ".join(row[3] for row in database.execute(statement, values))
+
+
+def test_an_entry_is_found_by_its_key_and_not_among_all_of_its_stream(journal_path: Path):
+    plan = asyncio.run(plan_of(journal_path, ledger.ENTRY, ("s", "k")))
+    assert plan == "SEARCH ledger USING INDEX ledger_key (stream=? AND key=?)"

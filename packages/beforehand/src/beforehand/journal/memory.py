@@ -534,7 +534,7 @@ class _MemoryFacts:
     def new_entry(self) -> int:
         return len(self.ledger) + 1
 
-    def cells(self, kind: CellKind, name: str) -> dict[str, bytes]:
+    def cells(self, kind: CellKind, name: str, key: str | None = None) -> dict[str, bytes]:  # noqa: ARG002 -- as cheap
         return self.kinds[kind][name]
 
     def last_key(self, kind: CellKind, name: str, until: str) -> str:

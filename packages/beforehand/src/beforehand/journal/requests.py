@@ -132,8 +132,8 @@ class CommitFacts(Protocol):
         """The id of the next ledger entry."""
         ...
 
-    def cells(self, kind: CellKind, name: str) -> dict[str, bytes]:
-        """The cells of one name, by key."""
+    def cells(self, kind: CellKind, name: str, key: str | None = None) -> dict[str, bytes]:
+        """The cells of one name, by key; with `key` at least that one, where there is one."""
         ...
 
     def last_key(self, kind: CellKind, name: str, until: str) -> str:
@@ -210,7 +210,7 @@ def _write(write: Write, facts: CommitFacts, changes: Changes) -> None:
 def _charged(write: Write, facts: CommitFacts) -> list[BudgetUse]:
     def stored(charge: Charge) -> BudgetUse:
         budget, period, limit = charge.budget, charge.period, charge.limit
-        return use_of(budget, period, limit, facts.cells("counter", counter_name(budget, period)).get(limit))
+        return use_of(budget, period, limit, facts.cells("counter", counter_name(budget, period), limit).get(limit))
 
     return charged(write.charges, stored)
 
@@ -350,7 +350,7 @@ def _release(request: ReleaseRequest, facts: CommitFacts, changes: Changes) -> N
     """Free the slots of a permit, and count what its call has used in place of what it had requested."""
     key, now = slot_key(request.permit), facts.now
     for name, used in request.limits.items():
-        body = facts.cells("slot", name).get(key)
+        body = facts.cells("slot", name, key).get(key)
         if body is None:
             continue
         changes.cells["slot", name, key] = None

@@ -32,6 +32,7 @@ class Tables(NamedTuple):
 
 
 ONE_NAME: Final = "select key, cast(body as blob) from cell where kind = ? and name = ?"
+ONE_CELL: Final = f"{ONE_NAME} and key = ?"
 LAST_KEY: Final = "select key from cell where kind = ? and name = ? and key <= ? order by key desc limit 1"
 _STORE: Final = "insert or replace into cell (kind, name, key, body) values (?, ?, ?, cast(? as text))"
 _TAKE: Final = "update run set token = ?, owner = ?, updated_ms = ? where id = ?"
@@ -97,8 +98,9 @@ class SqliteFacts:
         ((last,),) = self._database.rows("select max(id) from ledger")
         return cast("int", last or 0) + 1
 
-    def cells(self, kind: CellKind, name: str) -> dict[str, bytes]:
-        return dict(cast("list[tuple[str, bytes]]", self._database.rows(ONE_NAME, (kind, name))))
+    def cells(self, kind: CellKind, name: str, key: str | None = None) -> dict[str, bytes]:
+        query, more = (ONE_NAME, ()) if key is None else (ONE_CELL, (key,))
+        return dict(cast("list[tuple[str, bytes]]", self._database.rows(query, (kind, name, *more))))
 
     def last_key(self, kind: CellKind, name: str, until: str) -> str:
         found = self._database.rows(LAST_KEY, (kind, name, until))

@@ -10,7 +10,9 @@ from beforehand.journal.port import Cell, CellKind, LedgerEntry, LedgerNews, Pos
 from beforehand.journal.sqlite.driver import Database, Value
 
 _COLUMNS = "id, stream, key, cast(body as blob), at_ms"
-_PAGE = 1000
+# `key <> ''` is what the index of keys holds: without it a key is looked for in its whole stream.
+ENTRY: Final = f"select {_COLUMNS} from ledger where stream = ? and key = ? and key <> ''"  # noqa: S608 -- a constant
+_PAGE: Final = f"select {_COLUMNS} from ledger where id > ? order by id limit 1000"  # noqa: S608 -- a constant
 _CELL: Final = "select kind, name, key, cast(body as blob) from cell where kind = ?"
 OF_A_NAME: Final = f"{_CELL} and name = ? order by key"
 LAST: Final = f"{_CELL} and name = ? and key <= ? order by key desc limit 1"
@@ -35,10 +37,7 @@ def insert(database: Database, entry: LedgerEntry) -> None:
 
 def entry(database: Database, stream: str, key: str) -> LedgerEntry | None:
     """The entry that holds a key."""
-    found = database.rows(
-        f"select {_COLUMNS} from ledger where stream = ? and key = ?",  # noqa: S608 -- a constant
-        (stream, key),
-    )
+    found = database.rows(ENTRY, (stream, key))
     return _entry(found[0]) if found else None
 
 
@@ -76,11 +75,7 @@ def news(database: Database, after: int | None) -> LedgerNews:
 
 def page(database: Database, after: int) -> list[LedgerEntry]:
     """The next entries of the whole ledger, by id."""
-    found = database.rows(
-        f"select {_COLUMNS} from ledger where id > ? order by id limit {_PAGE}",  # noqa: S608 -- constants
-        (after,),
-    )
-    return [_entry(row) for row in found]
+    return [_entry(row) for row in database.rows(_PAGE, (after,))]
 
 
 def first_broken(database: Database, stream: str) -> int | None:
