@@ -120,8 +120,8 @@ async def test_an_unchanged_journal_is_read_rarely_and_a_changed_one_at_once(lab
 
     commits = [True]
 
-    async def changed(pause: Awaitable[None]) -> bool:
-        await pause
+    async def changed(pause: Callable[[], Awaitable[None]]) -> bool:
+        await pause()
         return bool(commits) and commits.pop()
 
     monkeypatch.setattr(lab.journal, "changed", changed)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def size_of_log(path: Path) -> int:
 
 
 async def told(journal: SqliteJournal) -> bool | None:
-    return await journal.changed(asyncio.sleep(0))
+    return await journal.changed(partial(asyncio.sleep, 0))
 
 
 async def settle(journal: SqliteJournal, path: Path) -> None:

@@ -73,7 +73,7 @@ def in_dictionaries(facts: DictFacts) -> Stored:
 
 def in_memory(facts: DictFacts) -> Stored:
     journal = MemoryJournal(lambda: facts.now.earliest_ms, lambda: facts.wall_ms)
-    vars(journal)["now"] = lambda: facts.now
+    vars(journal)["clock"] = lambda: facts.now
     for line in facts.lines.values():
         journal._runs[line.run] = _Run(line, facts.records.get(line.row, []), QueuePlace(line.queue, line.tenant))
         journal._names[line.row] = line.run

@@ -146,7 +146,7 @@ class Engine(Process):
         poll, looked, whole, stale, marked = self.settings.poll_ms, 0, self.journal.clock().earliest_ms, True, False
         while True:
             # Told before the journal is read: what is committed meanwhile is told next time.
-            told = await self.journal.changed(self.environment.clock.sleep(poll / 1000))
+            told = await self.journal.changed(partial(self.environment.clock.sleep, poll / 1000))
             changed, now = told is not False or self._has_work_left(), self.journal.clock().earliest_ms
             stale, marked = stale or changed, marked or told is not None
             if not changed and now - looked < _LOOK_ANYWAY_MS:

@@ -370,8 +370,8 @@ class MemoryJournal:
             if entry.stream == stream or (below and entry.stream.startswith(stream))
         ]
 
-    async def changed(self, pause: Awaitable[None]) -> None:
-        await pause
+    async def changed(self, pause: Callable[[], Awaitable[None]]) -> None:
+        await pause()
 
     async def news(self, after: int | None) -> LedgerNews:
         done = self._call("news")

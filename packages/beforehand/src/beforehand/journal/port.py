@@ -8,7 +8,7 @@ All that changes is a request, which `beforehand.journal.requests` decides. Ever
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -615,7 +615,7 @@ class Journal(JournalReads, Protocol):
         """
         ...
 
-    async def changed(self, pause: Awaitable[None]) -> bool | None:
+    async def changed(self, pause: Callable[[], Awaitable[None]]) -> bool | None:
         """Wait until another process may have committed, at most for the `pause`. One task waits at a time.
 
         False: none has since the last call, which was found without a statement. None: only a read tells.

@@ -14,6 +14,7 @@ need pytest for its `tmp_path` only, wait for nothing, and may run side by side.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from beforehand.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused, SendingPaused
@@ -535,9 +536,9 @@ class JournalConformance(ListingConformance):
     @requirement
     async def test_every_commit_is_told_as_a_change(self, journal: Journal) -> None:
         for number in range(5):
-            await journal.changed(asyncio.sleep(0))
+            await journal.changed(partial(asyncio.sleep, 0))
             await journal.commit(Post("a", str(number), body(number)))
-            assert await journal.changed(asyncio.sleep(0)) is not False
+            assert await journal.changed(partial(asyncio.sleep, 0)) is not False
 
     @requirement
     async def test_while_all_sending_is_paused_no_attempt_is_stored_nor_anything_behind_it(

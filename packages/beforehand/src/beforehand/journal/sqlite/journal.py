@@ -126,8 +126,8 @@ class SqliteJournal(SqliteReads):
     async def flush(self, lease: Lease) -> None:
         await self._running.flush(lease)
 
-    async def changed(self, pause: Awaitable[None]) -> bool | None:
-        await pause
+    async def changed(self, pause: Callable[[], Awaitable[None]]) -> bool | None:
+        await pause()
         mutex = self._committer.mutex
         if self._group is None or not mutex.acquire(blocking=False):
             return None

@@ -206,8 +206,8 @@ class FaultyJournal(ABC):
         await self._reach(call, subject(args[0]) if args else "")
         return await getattr(self._stored, call)(*args, **kwargs)
 
-    async def changed(self, pause: Awaitable[None]) -> None:
-        await pause
+    async def changed(self, pause: Callable[[], Awaitable[None]]) -> None:
+        await pause()
 
     open = _read(Journal.open)
     storage = _read(Journal.storage)
