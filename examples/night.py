@@ -239,7 +239,7 @@ async def _night(seed: int, runs: int) -> Night:
         await asyncio.sleep(hours * HOUR_S - loop.time())
         now = EPOCH_MS + ticks_ms(loop)
         tallies = RecordTallies()
-        while not await tallies.count(reader, now, MonitorSettings(), stores=True):
+        while not await tallies.count(reader, now, MonitorSettings(), journal):
             pass
         report = await present(reader, now, MonitorSettings())
         for one in tasks:

@@ -105,7 +105,7 @@ class Lab:
         self.loop = virtual_loop()
         self.loop.set_exception_handler(_told)
         self.clock = VirtualClock(self.loop)
-        self.journal = MemoryJournal(lambda: ticks_ms(self.loop), lambda: self.clock.wall_ms())  # noqa: PLW0108 - tests replace it
+        self.journal = MemoryJournal(lambda: ticks_ms(self.loop), self.clock.wall_ms)
         self.sent: list[str] = []
         self.processes: list[Process] = []
         self.lag_s = 0.0

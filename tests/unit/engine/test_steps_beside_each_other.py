@@ -216,7 +216,7 @@ async def test_an_answer_that_is_recorded_while_a_failure_has_its_effect_waits_f
 ):
     """On a busy loop milliseconds pass between its passes: here one at each look at the clock."""
     looks, wall_ms = itertools.count(), lab.clock.wall_ms
-    monkeypatch.setattr(lab.clock, "wall_ms", lambda: wall_ms() + next(looks))
+    monkeypatch.setattr(lab.journal, "_wall", lambda: wall_ms() + next(looks))
     failing = asyncio.Event()
 
     @tool(idempotency=Natural(within=HOUR))
