@@ -146,9 +146,8 @@ def permit_released_early(original: Any) -> Any:
 def permits_of_one_process(original: Any) -> Any:
     """Each process counts the permits of its own calls alone."""
 
-    def held_permits(stored: Any, states: Any, bound_ms: int, worker: str = "") -> Any:
-        held = original(stored, states, bound_ms, worker)
-        return replace(held, permits=tuple(one for one in held.permits if one.worker == worker))
+    def held_permits(states: Any, bound_ms: int, worker: str = "") -> Any:
+        return replace(original(states, bound_ms, worker), workers=frozenset({worker}))
 
     return held_permits
 

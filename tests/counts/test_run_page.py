@@ -98,7 +98,7 @@ async def test_the_pages_of_a_run_show_each_step_of_it(lab: Lab, monkeypatch: py
 @virtual
 async def test_a_run_cut_anywhere_is_told_without_what_came_before(lab: Lab):
     async with standing(lab) as stand:
-        for row in await stand.app.service.reader.runs():
+        for row in await stand.app.service.reader.journal.runs():
             records = [(one.seq, record) async for one, record in stand.app.service.reader.records(row.run)]
             for cut in range(len(records)):
                 found = timeline_entries(row.run, records[cut:], cut + 1, len(records), to_end=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from beforehand.journal.cells import worker_of
 from beforehand.journal.port import (
     CellKind,
     ClockReading,
@@ -65,6 +67,9 @@ class DictFacts:
 
     def cells(self, kind: CellKind, name: str, key: str | None = None) -> dict[str, bytes]:
         return {key: body for (k, n, key), body in self.stored.items() if (k, n) == (kind, name)}
+
+    def holders(self, name: str) -> dict[str, int]:
+        return Counter(map(worker_of, self.cells("slot", name)))
 
     def last_key(self, kind: CellKind, name: str, until: str) -> str:
         return max((key for key in self.cells(kind, name) if key <= until), default="")

@@ -317,7 +317,7 @@ async def all_tools_at_hand(call: CommandCall) -> dict[str, AnyTool]:
     """The tools of the project's agents, and of those whose runs are listed first, where their code can be found."""
     found: dict[str, AnyTool] = {}
     async with call.reader() as reader:
-        first = {(row.agent, row.program): row.run for row in await reader.runs(limit=_LISTED)}
+        first = {(row.agent, row.program): row.run for row in await reader.journal.runs(limit=_LISTED)}
         for run in first.values():
             with suppress(UsageError):
                 found = {**gather_tools(await agents_for(call, reader, run, ()), ()), **found}

@@ -124,7 +124,7 @@ class ControlService:
 
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
         """List the runs, by run id."""
-        return await self.reader.runs(status=status, limit=limit, after=after)
+        return await self.engine.journal.runs(status=status, limit=limit, after=after)
 
     async def row(self, run: str) -> RunRow:
         """The row of a run in the listing. Raises `UnknownRun`."""

@@ -77,10 +77,6 @@ class JournalReader:
         self.identity: Final = identity
         self._recent: Final = recent
 
-    async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
-        """List the runs, by run id."""
-        return await self.journal.runs(status=status, limit=limit, after=after)
-
     async def page(self, status: RunStatus | None, limit: int, after: str, *, everything: bool) -> list[RunRow]:
         """The next `limit` lines of the listing; `everything`: those of the system itself, too."""
         found: list[RunRow] = []

@@ -17,7 +17,7 @@ import msgspec
 from beforehand.agent.agent import AnyAgent, gather_agents, gather_tools
 from beforehand.agent.tool import Tool
 from beforehand.engine.engine import Engine
-from beforehand.engine.environment import Environment, system_environment
+from beforehand.engine.environment import system_environment
 from beforehand.engine.run_driver import Conclusion, drive_run
 from beforehand.engine.sealing import UNKNOWN_PLACE, waiting_place
 from beforehand.engine.settings import Settings
@@ -83,8 +83,7 @@ async def replay_records(
     copy = _Copy(identity, records)
     kept = without_life(records)
     handlers = _disarm(tools.values())
-    system = system_environment()
-    environment = Environment(_Stopped(copy.moment), system.rng, system.threads, copy)
+    environment = msgspec.structs.replace(system_environment(), crash=copy)
     engine = Engine(copy, environment, _SETTINGS, tools, held, host.this_process)
     await engine.open()
     try:
@@ -140,7 +139,6 @@ class _Copy(MemoryJournal):
     def __init__(self, identity: Identity, records: Sequence[r.Record]) -> None:
         last = records[-1]
         super().__init__(lambda: last.up, lambda: last.at)
-        self.moment = last.at
         self.identity = msgspec.structs.replace(identity, trust="trusted", reason="")
         self.watching: Engine | None = None
         self.left: list[str] = []
@@ -207,20 +205,6 @@ class _Copy(MemoryJournal):
         """The engine is about to make an outside call."""
         if self.watching is not None and point in _BEFORE_THE_WORLD:
             self.stop()
-
-
-class _Stopped:
-    """The clock of a replay: it stops where the record ends, so that no deadline passes."""
-
-    def __init__(self, wall_ms: int) -> None:
-        self._wall_ms = wall_ms
-        self._system = system_environment().clock
-
-    def wall_ms(self) -> int:
-        return self._wall_ms
-
-    async def sleep(self, seconds: float) -> None:
-        await self._system.sleep(seconds)
 
 
 def _disarm(tools: Iterable[Tool[Any, Any]]) -> list[tuple[Tool[Any, Any], dict[str, Code]]]:

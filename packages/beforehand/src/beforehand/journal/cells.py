@@ -200,13 +200,13 @@ class SlotHolder(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeldPermits(msgspec.Struct, frozen=True):
-    """The permits of one limit that count.
+    """The workers whose permits of one limit count.
 
     `hung` is the number of a process that holds one of them, is seen to live, and has been silent for longer than a
     process can pause; 0 without such a process. `silent_ms` is the longest silence of a holder.
     """
 
-    permits: tuple[Permit, ...]
+    workers: frozenset[str]
     hung: int = 0
     silent_ms: int = 0
 
@@ -225,10 +225,9 @@ def slot_key(permit: Permit) -> str:
     return f"{permit.worker} {permit.number}"
 
 
-def permit_of(key: str, body: bytes) -> Permit:
-    """The permit that holds a slot."""
-    worker, _, number = key.rpartition(" ")
-    return Permit(worker, int(number), msgspec.json.decode(body, type=SlotHolder).operation)
+def worker_of(key: str) -> str:
+    """The worker that holds a slot."""
+    return key.rpartition(" ")[0]
 
 
 def call_is_over(worker: WorkerState, pause_bound_ms: int) -> bool:
@@ -240,16 +239,13 @@ def call_is_over(worker: WorkerState, pause_bound_ms: int) -> bool:
     return worker.fate == "dead" or (worker.fate == "unknown" and worker.silent_ms > pause_bound_ms)
 
 
-def held_permits(
-    stored: Sequence[Permit], states: Mapping[str, WorkerState], pause_bound_ms: int, asking: str = ""
-) -> HeldPermits:
-    """The permits whose call may be under way. The worker that is `asking` is not gone for itself."""
+def held_permits(states: Mapping[str, WorkerState], pause_bound_ms: int, asking: str = "") -> HeldPermits:
+    """The workers whose calls may be under way. The one that is `asking` is not gone for itself."""
     others = {name: state for name, state in states.items() if name != asking}
     holders = {name: state for name, state in others.items() if not call_is_over(state, pause_bound_ms)}
     hung = [state.pid for state in holders.values() if state.fate == "alive" and state.silent_ms > pause_bound_ms]
     silent_ms = max((state.silent_ms for state in holders.values()), default=0)
-    held = tuple(permit for permit in stored if permit.worker == asking or permit.worker in holders)
-    return HeldPermits(held, min(hung, default=0), silent_ms)
+    return HeldPermits(frozenset((*holders, asking)), min(hung, default=0), silent_ms)
 
 
 async def limit_uses(journal: JournalReads, pause_bound_ms: int = 600_000) -> list[LimitUse]:
@@ -257,14 +253,17 @@ async def limit_uses(journal: JournalReads, pause_bound_ms: int = 600_000) -> li
     paces = {cell.name: pace_of(cell.body) for cell in await journal.cells("rate")}
     stored: dict[str, list[Permit]] = {name: [] for name in paces}
     for cell in await journal.cells("slot") if paces else ():
-        stored.setdefault(cell.name, []).append(permit_of(cell.key, cell.body))
+        worker, _, number = cell.key.rpartition(" ")
+        holder = msgspec.json.decode(cell.body, type=SlotHolder)
+        stored.setdefault(cell.name, []).append(Permit(worker, int(number), holder.operation))
     workers = {permit.worker for permits in stored.values() for permit in permits}
     states = {worker: await journal.fate(worker) for worker in sorted(workers)}
     uses: list[LimitUse] = []
     for name in sorted(stored):
         of_it = {permit.worker: states[permit.worker] for permit in stored[name]}
-        held = held_permits(stored[name], of_it, pause_bound_ms)
-        uses.append(LimitUse(name, held.permits, paces.get(name, CallPace()), held.hung))
+        held = held_permits(of_it, pause_bound_ms)
+        permits = tuple(permit for permit in stored[name] if permit.worker in held.workers)
+        uses.append(LimitUse(name, permits, paces.get(name, CallPace()), held.hung))
     return uses
 
 

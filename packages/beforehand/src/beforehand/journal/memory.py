@@ -32,6 +32,7 @@ from beforehand.journal.backend_rules import (
     wants_look,
     wants_worker,
 )
+from beforehand.journal.cells import worker_of
 from beforehand.journal.port import (
     EVERY_BODY,
     AgentKey,
@@ -536,6 +537,9 @@ class _MemoryFacts:
 
     def cells(self, kind: CellKind, name: str, key: str | None = None) -> dict[str, bytes]:  # noqa: ARG002 -- as cheap
         return self.kinds[kind][name]
+
+    def holders(self, name: str) -> dict[str, int]:
+        return Counter(map(worker_of, self.kinds["slot"][name]))
 
     def last_key(self, kind: CellKind, name: str, until: str) -> str:
         return max((key for key in self.kinds[kind][name] if key <= until), default="")

@@ -38,11 +38,11 @@ from beforehand.journal.cells import (
     judge_all,
     moment_key,
     pace_of,
-    permit_of,
     settled,
     slot_key,
     slowed,
     use_of,
+    worker_of,
 )
 from beforehand.journal.port import (
     Busy,
@@ -73,6 +73,7 @@ from beforehand.journal.port import (
 )
 
 if TYPE_CHECKING:
+    from beforehand.model.cell_limit import CellLimit
     from beforehand.model.shared_use import Charge
 
 T = TypeVar("T")
@@ -134,6 +135,10 @@ class CommitFacts(Protocol):
 
     def cells(self, kind: CellKind, name: str, key: str | None = None) -> dict[str, bytes]:
         """The cells of one name, by key; with `key` at least that one, where there is one."""
+        ...
+
+    def holders(self, name: str) -> Mapping[str, int]:
+        """The number of slots of that name, by worker."""
         ...
 
     def last_key(self, kind: CellKind, name: str, until: str) -> str:
@@ -319,20 +324,20 @@ def _permit(request: PermitRequest, facts: CommitFacts, changes: Changes) -> Per
     check_limits(request.declared, facts.newest(LIMITS))
     asked, limits, now = request.permit, request.limits, facts.now
     held: list[HeldPermits] = []
-    paces: list[CallPace] = []
+    states_of: list[tuple[CellLimit, int, CallPace]] = []
     for limit in limits:
-        stored = {key: permit_of(key, body) for key, body in facts.cells("slot", limit.name).items()}
-        workers = {permit.worker for permit in stored.values()} - {asked.worker}
-        states = {worker: facts.worker(worker)[1] for worker in sorted(workers)}
-        for key, permit in stored.items():
-            if permit.worker in states and states[permit.worker].fate == "dead":
+        holders = facts.holders(limit.name)
+        states = {worker: facts.worker(worker)[1] for worker in sorted(holders.keys() - {asked.worker})}
+        dead = {worker for worker, state in states.items() if state.fate == "dead"}
+        for key in facts.cells("slot", limit.name) if dead else ():
+            if worker_of(key) in dead:
                 changes.cells["slot", limit.name, key] = None
-        held.append(held_permits(list(stored.values()), states, request.pause_bound_ms, asked.worker))
-        paces.append(pace_of(facts.cells("rate", limit.name).get("")))
-    states_of = list(zip(limits, (len(slots.permits) for slots in held), paces, strict=True))
+        held.append(slots := held_permits(states, request.pause_bound_ms, asked.worker))
+        under_way = sum(number for worker, number in holders.items() if worker in slots.workers)
+        states_of.append((limit, under_way, pace_of(facts.cells("rate", limit.name, "").get(""))))
     verdicts = judge_all(states_of, now.epoch, now.earliest_ms)
     granted = all(verdict.granted for verdict in verdicts)
-    for limit, before, verdict in zip(limits, paces, verdicts, strict=True):
+    for (limit, _, before), verdict in zip(states_of, verdicts, strict=True):
         if verdict.pace != before:
             changes.cells["rate", limit.name, ""] = msgspec.json.encode(verdict.pace)
         if granted:
@@ -357,7 +362,7 @@ def _release(request: ReleaseRequest, facts: CommitFacts, changes: Changes) -> N
         if used is not None:
             held = msgspec.json.decode(body, type=SlotHolder)
             pace = settled(
-                pace_of(facts.cells("rate", name).get("")), now.epoch, held.units, used, held.at_ms, now.earliest_ms
+                pace_of(facts.cells("rate", name, "").get("")), now.epoch, held.units, used, held.at_ms, now.earliest_ms
             )
             changes.cells["rate", name, ""] = msgspec.json.encode(pace)
 
@@ -365,12 +370,12 @@ def _release(request: ReleaseRequest, facts: CommitFacts, changes: Changes) -> N
 def _slow(request: SlowRequest, facts: CommitFacts, changes: Changes) -> None:
     now = facts.now
     for name in request.limits:
-        pace = slowed(pace_of(facts.cells("rate", name).get("")), now.epoch, now.earliest_ms + request.wait_ms)
+        pace = slowed(pace_of(facts.cells("rate", name, "").get("")), now.epoch, now.earliest_ms + request.wait_ms)
         changes.cells["rate", name, ""] = msgspec.json.encode(pace)
 
 
 def _put_hint(request: HintRequest, facts: CommitFacts, changes: Changes) -> bool:
-    if facts.cells("hint", request.name).get("") != request.previous:
+    if facts.cells("hint", request.name, "").get("") != request.previous:
         return False
     changes.cells["hint", request.name, ""] = request.body
     return True

@@ -122,7 +122,7 @@ async def runs_named(reader: JournalReader, prefix: str) -> list[RunRow]:
     """The runs of the system itself whose names begin like that, in order."""
     found: list[RunRow] = []
     after = prefix
-    while rows := await reader.runs(limit=PAGE, after=after):
+    while rows := await reader.journal.runs(limit=PAGE, after=after):
         found.extend(row for row in rows if row.run.startswith(prefix) and is_system(row.agent))
         if not rows[-1].run.startswith(prefix):
             break

@@ -33,6 +33,10 @@ class Tables(NamedTuple):
 
 ONE_NAME: Final = "select key, cast(body as blob) from cell where kind = ? and name = ?"
 ONE_CELL: Final = f"{ONE_NAME} and key = ?"
+# A key ends with a space and a number: see `cells.slot_key`.
+SLOT_HOLDERS: Final = (
+    "select rtrim(key, '0123456789') as worker, count(*) from cell where kind = 'slot' and name = ? group by worker"
+)
 LAST_KEY: Final = "select key from cell where kind = ? and name = ? and key <= ? order by key desc limit 1"
 _STORE: Final = "insert or replace into cell (kind, name, key, body) values (?, ?, ?, cast(? as text))"
 _TAKE: Final = "update run set token = ?, owner = ?, updated_ms = ? where id = ?"
@@ -101,6 +105,10 @@ class SqliteFacts:
     def cells(self, kind: CellKind, name: str, key: str | None = None) -> dict[str, bytes]:
         query, more = (ONE_NAME, ()) if key is None else (ONE_CELL, (key,))
         return dict(cast("list[tuple[str, bytes]]", self._database.rows(query, (kind, name, *more))))
+
+    def holders(self, name: str) -> dict[str, int]:
+        found = cast("list[tuple[str, int]]", self._database.rows(SLOT_HOLDERS, (name,)))
+        return {worker[:-1]: number for worker, number in found}
 
     def last_key(self, kind: CellKind, name: str, until: str) -> str:
         found = self._database.rows(LAST_KEY, (kind, name, until))
