@@ -14,6 +14,8 @@ import uvicorn
 from beforehand import Beforehand
 from beforehand.engine.environment import DaemonThreads, Environment, NoCrash, SystemRng
 from beforehand.errors import RunSuspended
+from beforehand.journal.host import JournalClock, boot_id, uptime_ms
+from beforehand.journal.sqlite.journal import SqliteJournal
 from beforehand.people import Policy
 from beforehand.webhooks.connections import SERVER
 from beforehand_console.auth.accounts import AccountNote
@@ -113,8 +115,13 @@ class Served:
         environment = Environment(self.clock, SystemRng(), DaemonThreads(), NoCrash())
         with socket.create_server(("127.0.0.1", 0)) as place:
             port = place.getsockname()[1]
+            clock = JournalClock(boot_id(), uptime_ms, self.clock.wall_ms)
             app = Beforehand(
-                self._path, agents=self._agents, policy=self._policy, environment=environment, recover=False
+                SqliteJournal(self._path, clock=clock),
+                agents=self._agents,
+                policy=self._policy,
+                environment=environment,
+                recover=False,
             )
             async with app as self.app:
                 self.authenticator = Authenticator(self.app.engine, Passwords(Counting()))
