@@ -323,8 +323,10 @@ async def test_two_commands_at_once_are_one_and_the_first_is_named(lab: Lab):
         assert await switch_sending(app.engine, "unpause", by="cid") == (None, False)
         assert await switch_sending(app.engine, "pause", by="cid") == (Restriction("cid", EPOCH_MS), True)
         assert len(await lab.journal.entries("pause/*")) == 3
-        with pytest.raises(UsageError, match="pause --all"):
-            await app.service.pause_tool(ALL, by="ann")
+        for command in (app.service.pause_tool(ALL, by="ann"), app.service.unpause_tool(ALL, by="ann")):
+            with pytest.raises(UsageError, match="pause --all"):
+                await command
+        assert (await switch_sending(app.engine, "pause", by="ann"))[1] is False, "it is paused still"
 
 
 @virtual

@@ -32,7 +32,7 @@ from beforehand.control.undo import (
     tree_of,
 )
 from beforehand.engine.approvals import AnswerContext, came_late
-from beforehand.engine.breaker import ALL, ToolPause, pause_post
+from beforehand.engine.breaker import ToolPause, pause_post
 from beforehand.engine.commands import Applied, checked_resolution, command_post
 from beforehand.engine.deferred import ArrivedAnswer, AwaitingOperation, arrived_stream, forward, owner_of
 from beforehand.engine.durable_waits import answer_post, event_stream
@@ -314,8 +314,6 @@ class ControlService:
 
     async def pause_tool(self, tool: str, *, by: str, why: str = "") -> None:
         """Pause a tool: no run sends through it until it is unpaused."""
-        if tool == ALL:
-            raise UsageError("* is no tool", next_step="pause all sending with: beforehand pause --all")
         await self.engine.journal.commit(pause_post(tool, ToolPause("pause", by, why or f"paused by {by}")))
         await self.engine.look()
 

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from beforehand.errors import Unreadable
+from beforehand.errors import Unreadable, UsageError
 from beforehand.journal.backend_rules import SENDING
 from beforehand.journal.cells import read_hint
 from beforehand.journal.entry_codec import read, set_aside, written
@@ -182,6 +182,8 @@ class ToolPause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def pause_post(tool: str, command: ToolPause) -> Post:
     """The command as a ledger entry. Raises `ArgumentError` for one that could not be read."""
+    if tool == ALL:  # an entry without a key would end a pause of all sending
+        raise UsageError("* is no tool", next_step=f"use {command.word} with --all: beforehand pause --all")
     return Post(PAUSES + tool, "", written(command))
 
 
