@@ -125,8 +125,8 @@ def examples(kind: Any, name: str) -> tuple[Any, ...]:
 # --- cases in which each field that is read makes a difference --------------------------------------------------------
 
 START: Final = Story()  # monday, on the clock and the wall clock of every story
-SOON: Final = Now("monday", START.up + SECOND, START.wall + SECOND)
-TUESDAY: Final = Now("tuesday", HOUR, START.wall + 2 * HOUR)
+SOON: Final = Now("monday", START.up + SECOND, START.wall + SECOND, START.up + SECOND)
+TUESDAY: Final = Now("tuesday", HOUR, START.wall + 2 * HOUR, HOUR)
 BOTH: Final = replace(stories.VERIFIABLE, idempotency=Natural())
 ALL_STORED: Final = replace(stories.VERIFIABLE, idempotency=Key(timedelta(hours=24), stores="all"))
 RUNS_TWICE: Final = replace(stories.VERIFIABLE, idempotency=Key(timedelta(hours=24), in_progress="runs_twice"))

@@ -425,7 +425,7 @@ class OperationMachine(RuleBasedStateMachine):
 
     @property
     def now(self) -> Now:
-        return Now(self.boot, self.time - self.boot_began, self.time + self.drift)
+        return Now(self.boot, up := self.time - self.boot_began, self.time + self.drift, up)
 
     @property
     def boot(self) -> str:

@@ -118,7 +118,7 @@ def trip(lab: Lab, *, keyed: bool = True, absent_safe: bool = False, restores: b
 
 
 async def explained(app: Beforehand, operation: str) -> Explanation:
-    return await explain(app.service.reader, operation, Now("b", 0, EPOCH_MS))
+    return await explain(app.service.reader, operation, Now("b", 0, EPOCH_MS, 0))
 
 
 @virtual

@@ -128,7 +128,7 @@ async def test_an_order_to_send_once_more_is_no_approval_of_an_edit(lab: Lab):
             "",
         )
         situation = Situation(Contract("pay"), asks="digest")
-        assert isinstance(decide(operation, situation, Now("boot", 10, 10)), RequestApproval)
+        assert isinstance(decide(operation, situation, Now("boot", 10, 10, 10)), RequestApproval)
 
 
 @virtual

@@ -235,7 +235,7 @@ async def test_a_report_that_comes_when_the_run_has_ended_opens_a_review(lab: La
         assert (item.kind, item.item) == ("review", "flat/part/book#1")
         assert item.asks == "it is recorded as unknown, and was contradicted: attempt 1 reported late: returned"
         assert (await dossier(app.service, item.item)).open
-        why = await explain(app.service.reader, item.item, Now("b", 0, EPOCH_MS))
+        why = await explain(app.service.reader, item.item, Now("b", 0, EPOCH_MS, 0))
         assert "beforehand resolve flat/part/book#1 --happened --evidence TEXT --by NAME" in why.next_step
         await answer(app.service, item.item, CompensateAnswer("the hotel says so"), by="eve")
         undone = await app.undo("flat", by="eve")

@@ -85,7 +85,7 @@ async def test_a_caller_is_held_no_longer_than_the_setting_says(lab: Lab, takes:
         assert len(service.asked) > 4
         next_attempt = lab.of("r-ann", r.WaitScheduled)[-1].until
         assert (await app.service.row("r-ann")).due_ms == next_attempt
-        found = await explain(app.service.reader, "r-ann/pay#1", Now("", 0, lab.journal._wall()))
+        found = await explain(app.service.reader, "r-ann/pay#1", Now("", 0, lab.journal._wall(), 0))
         assert (found.move, found.rule, found.due) == ("wait", "full jitter before the next attempt", next_attempt)
 
 

@@ -181,7 +181,7 @@ async def test_why_names_the_rule_the_version_and_the_facts(lab: Lab):
     desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await asked(app, desk)
-        found = await explain(app.service.reader, REFUND, Now("b", 0, EPOCH_MS))
+        found = await explain(app.service.reader, REFUND, Now("b", 0, EPOCH_MS, 0))
         assert found.policy is not None
         assert (found.policy.word, found.policy.rule) == ("ask", "default")
         assert found.policy.says == f"a person is asked, by the rule 'default' of {found.policy.version}"
@@ -204,7 +204,7 @@ async def test_the_rule_is_read_as_it_was_when_it_ruled(lab: Lab):
     reader = JournalReader(lab.journal, await lab.journal.open())
     assert await kept_versions(reader) == [version_of(first), version_of(second)], "each of them once"
     for run, least in (("r-9000", 50), ("r-9001", 50), ("r-9002", 70)):
-        found = await explain(reader, f"{run}/refund#1", Now("b", 0, EPOCH_MS))
+        found = await explain(reader, f"{run}/refund#1", Now("b", 0, EPOCH_MS, 0))
         assert found.policy is not None
         assert found.policy.read == Rule("dear", f"amount >= {least}", "ask", queue="money")
     assert await kept_policy(reader, version_of(second)) == second

@@ -462,7 +462,7 @@ async def test_an_approved_call_takes_no_answer_from_who_started_its_run(lab: La
         await app.service.deliver("W-ann", brought("cid", "m-2"))
         assert await app.run(desk, "ann") == "succeeded ok"
         reader = app.service.reader
-        explained = await explain(reader, "r-ann/wire#1", Now("", 0, EPOCH_MS))
+        explained = await explain(reader, "r-ann/wire#1", Now("", 0, EPOCH_MS, 0))
         assert "it is booked (by cid)" in str(explained)
         assert "it is booked (by cid)" in str(timeline("r-ann", [one async for _, one in reader.records("r-ann")]))
 

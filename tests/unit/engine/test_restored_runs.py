@@ -238,7 +238,7 @@ async def test_a_reader_measures_time_as_the_present_owner_of_a_run_does(lab: La
     async def measured_since() -> int:
         reader = JournalReader(lab.journal, lab.journal.identity)
         history, instant = await reader.history("r-ann"), lab.journal.clock()
-        now = Now(instant.epoch, instant.earliest_ms, instant.wall_ms)
+        now = Now(instant.epoch, instant.earliest_ms, instant.wall_ms, instant.latest_ms)
         shared = await SharedState(lab.journal, lab.journal.identity, "mail", now, Settings()).read()
         return (await read_operation(shared, history, history.operations["mail#1"])).inputs.claimed_up
 

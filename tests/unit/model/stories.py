@@ -196,7 +196,7 @@ class Story:
 
     @property
     def now(self) -> Now:
-        return Now(self.boot, self.up, self.wall)
+        return Now(self.boot, self.up, self.wall, self.up)
 
     @property
     def state(self) -> OperationState:

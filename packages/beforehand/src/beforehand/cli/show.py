@@ -118,7 +118,7 @@ async def _explained(reader: JournalReader, operation: str) -> Explanation:
     from beforehand.model.decision.situation import Now  # noqa: PLC0415 - as above
 
     now = reader.journal.clock()
-    return await explain(reader, operation, Now(now.epoch, now.earliest_ms, now.wall_ms))
+    return await explain(reader, operation, Now(now.epoch, now.earliest_ms, now.wall_ms, now.latest_ms))
 
 
 def _show_explanation(screen: Screen, found: Explanation) -> None:

@@ -159,7 +159,7 @@ def _checked_key(service: ControlService, now: LoadedItem) -> None:
 def _not_recognised(engine: Engine, history: RunHistory, operation: OperationState) -> str:
     """The reason why no system recognises this operation by its key; empty where one does."""
     here = engine.journal.clock()
-    now = Now(here.epoch, here.earliest_ms, here.wall_ms)
+    now = Now(here.epoch, here.earliest_ms, here.wall_ms, here.latest_ms)
     shared = SharedState(engine.journal, engine.identity, operation.intent.tool, now, engine.settings)
     situation = situation_of(operation, recorded_inputs(shared, history, operation))
     if (key := situation.contract.key) is None:

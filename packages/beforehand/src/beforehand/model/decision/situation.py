@@ -32,7 +32,7 @@ class Now(msgspec.Struct, frozen=True, gc=False):
     boot: str
     up: int
     wall: int
-    latest: int = 0
+    latest: int
 
 
 class WatchedNow(msgspec.Struct, gc=False):
