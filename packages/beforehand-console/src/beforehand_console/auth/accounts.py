@@ -82,8 +82,8 @@ class Accounts:
 
     async def by_subject(self, subject: str) -> Account | None:
         """The one account with this subject at a provider; None if there is none, or more than one."""
-        found = [account for account in await every_account(self.journal) if subject and account.subject == subject]
-        return found[0] if len(found) == 1 else None
+        accounts = [account for account in await every_account(self.journal) if subject and account.subject == subject]
+        return accounts[0] if len(accounts) == 1 else None
 
     async def add(self, name: str, grants: Sequence[Grant], *, by: str, subject: str = "") -> Account:
         """Add an account, without a password yet. A name is never given twice. Raises `UsageError`."""

@@ -40,15 +40,15 @@ async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None
     for each address of a stranger. Commands typed on this machine need no sign-in and are not in this log.
     """
     async with call.reader() as reader:
-        found = [one for one in await recorded_access(reader.journal, name) if not (refused and one.access.allowed)]
-    if call.screen.wrote_json({"access": [_document(one) for one in found]}):
+        decisions = [one for one in await recorded_access(reader.journal, name) if not (refused and one.access.allowed)]
+    if call.screen.wrote_json({"access": [_document(one) for one in decisions]}):
         return
-    if not found:
+    if not decisions:
         call.screen.line("Nothing was decided.")
-    for one in found[-limit:]:
+    for one in decisions[-limit:]:
         _decision_line(call, one)
-    if len(found) > limit:
-        call.screen.note(f"... and {len(found) - limit:,} before these: --limit {len(found)}")
+    if len(decisions) > limit:
+        call.screen.note(f"... and {len(decisions) - limit:,} before these: --limit {len(decisions)}")
 
 
 def _document(one: Noted) -> dict[str, object]:
@@ -129,12 +129,12 @@ async def add(call: CommandCall, name: str, role: Role, subject: str, by: str, *
 async def listing(call: CommandCall) -> None:
     """List the accounts, and what each may do."""
     async with call.reader() as reader:
-        found = await every_account(reader.journal)
-    if call.screen.wrote_json({"accounts": [_shown(one) for one in found]}):
+        accounts = await every_account(reader.journal)
+    if call.screen.wrote_json({"accounts": [_shown(one) for one in accounts]}):
         return
-    if not found:
+    if not accounts:
         call.screen.line("No accounts yet. Next: beforehand accounts add NAME --role admin")
-    for one in found:
+    for one in accounts:
         _line(call, one)
 
 

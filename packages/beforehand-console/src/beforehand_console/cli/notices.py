@@ -128,7 +128,7 @@ def _rotate(call: CommandCall, path: Path | None) -> None:
             "this journal has no link key yet", known="it is made when the first link is signed",
             next_step="a key that was given to Reach(link_key=...) is rotated where it is kept: the new one first",
         )  # fmt: skip
-    keep_keys(path, keys.rotated(f"{SystemRng().token()}{SystemRng().token()}"))
+    keep_keys(path, keys.rotated(SystemRng().token() + SystemRng().token()))
     call.screen.line("Links are signed with a new key from the next start of a worker or an app on.")
 
 

@@ -99,12 +99,12 @@ async def add(call: CommandCall, name: str, **given: object) -> None:
 async def listing(call: CommandCall, name: str) -> None:
     """List all tokens or those of NAME, with their rights and end."""
     async with call.reader() as reader:
-        found = await every_token(reader.journal, name)
-    if call.screen.wrote_json({"tokens": found}):
+        tokens = await every_token(reader.journal, name)
+    if call.screen.wrote_json({"tokens": tokens}):
         return
-    if not found:
+    if not tokens:
         call.screen.line("No tokens.")
-    for one in found:
+    for one in tokens:
         _line(call, one)
 
 

@@ -185,9 +185,9 @@ async def pause(call: CommandCall, run: str | None, tool: str | None, *, everyth
     Running processes read the paused tools every 250 ms, unless set otherwise.
 
     With --all no process begins another attempt of any operation once this returns,
-    undoing and notices to people included. What is listed was begun before, and its
-    effect may still happen. Outcomes are recorded, the world is read back, people
-    answer and models are asked meanwhile. Runs wait, and go on after unpause --all.
+    undoing and notices to people included. The listed attempts were begun before, and
+    their effects may still happen. While sending is paused, outcomes are recorded, effects
+    are verified, people can answer and models are called. Runs continue after unpause --all.
     """
     name = _one_of(run, tool, everything)
     if everything:

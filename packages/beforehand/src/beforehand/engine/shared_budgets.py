@@ -1,7 +1,7 @@
 """Budgets that runs share, on the side of one process: reserving for a call, waiting, and waking what waits.
 
 The limit is not compared here. The record of the call carries charges (`model/shared_use.py`), and the journal compares
-them in the transaction of that record (`charged` in `journal/backend_rules.py`). A model call is charged to every
+them in the transaction of that record (`charged` in `journal/cells.py`). A model call is charged to every
 budget that covers its run, an effect to those that limit effects or the cost.
 
 A run whose budget is spent waits in this process, or is suspended until the day or hour of the budget is over: then it

@@ -227,11 +227,11 @@ class BatchWriter:
 def store_rows(database: Database, lease: Lease, rows: Sequence[Row]) -> None:
     """Store records whose place and token were checked in this transaction."""
     for at in range(0, len(rows), _SIZES[-1]):
-        values = list[Value]()
-        for row in rows[at : at + _SIZES[-1]]:
+        some, values = rows[at : at + _SIZES[-1]], list[Value]()
+        for row in some:
             kept = _spilled(row, database)
             values += (lease.row, kept.seq, lease.token, *parted(kept.body), kept.hash)
-        places = ",".join(["(?,?,?,cast(? as text),?,?,?)"] * (len(values) // (_COLUMNS - 1)))
+        places = ",".join(["(?,?,?,cast(? as text),?,?,?)"] * len(some))
         database.change(f"{_RECORD} values {places}", values)
 
 
